@@ -1,0 +1,121 @@
+"""Carries a plan out: lint it, write it beside the target, lint that, put it into place."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repokit.builder import staging
+from repokit.builder.execute import execute
+from repokit.builder.journal import Journal
+from repokit.builder.preview import Preview
+from repokit.operations import DeleteFile
+from repokit.repo.directory import Directory
+from repokit.schema.manifest import MANIFEST_NAME, Manifest, ManifestFile
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from repokit.builder.plan import Plan
+    from repokit.repo.source import Source
+
+Gate = Callable[["Source", str], None]  # raises Stopped where findings forbid to go on; told what it looks at
+Progress = Callable[[str, int, int], None]  # stage, bytes done, bytes in all
+
+
+@dataclass(frozen=True)
+class Built:
+    """A finished repository.
+
+    Attributes:
+        output: The directory.
+        files: Every file with size and sha256, the manifest itself not among them; () with `manifest: off`.
+        reused: How many of them an interrupted build had already written.
+    """
+
+    output: Path
+    files: tuple[ManifestFile, ...]
+    reused: int
+
+
+def carry_out(
+    plan: Plan,
+    *,
+    gate: Gate,
+    progress: Progress = lambda _stage, _done, _total: None,
+    jobs: int = 1,
+    force: bool = False,
+    kept: Collection[str] = (),
+) -> Built:
+    """Builds what a plan says.
+
+    Args:
+        plan: From `make_plan`, or read from a file.
+        gate: Lints the planned and then the written repository.
+        progress: Told of stages and bytes.
+        jobs: Files that are written at once.
+        force: Replace the output even if repokit did not build it or a person edited it.
+        kept: Paths in the old output whose edits the plan carries over.
+
+    Raises:
+        Stopped: Findings. Nothing was published.
+        BuildError: Lock, disk, target. Nothing was published.
+    """
+    target = Path(plan.output)
+    progress("plan", 0, plan.size)
+    gate(Preview(plan), "plan")
+    with staging.lock(target):
+        staging.check_target(target, force=force, kept=kept)
+        place = staging.staging_path(target, plan.digest)
+        staging.clean(target, keep=place)
+        journal = _prepared(place)
+        reused = journal.finished()
+        staging.check_space(target, plan.size - sum(record.size for record in reused.values()))
+        try:
+            files = execute(plan, place, journal, jobs=jobs, advance=_Meter(progress, plan.size))
+            _finish(plan, place, journal, files)
+            progress("verify", plan.size, plan.size)
+            gate(Directory(place, label=plan.output), "output")
+            staging.publish(place, target)
+        except Exception:  # what is left of a failed build is of no use; an interrupted one is gone on with
+            shutil.rmtree(place, ignore_errors=True)
+            raise
+    return Built(target, tuple(files), len(reused))
+
+
+class _Meter:
+    """Adds up bytes from several threads for the progress display, which needs no exactness to the last chunk."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+
+    def __call__(self, written: int) -> None:
+        self._done += written
+        self._progress("write", self._done, self._total)
+
+
+def _prepared(place: Path) -> Journal:
+    """The staging directory of this plan: as an interrupted build left it, or new and empty."""
+    journal = Journal(place)
+    if place.exists() and not journal.finished():
+        shutil.rmtree(place)
+    place.mkdir(mode=0o700, exist_ok=True)
+    return journal
+
+
+def _finish(plan: Plan, place: Path, journal: Journal, files: Sequence[ManifestFile]) -> None:
+    """Removes what an older state of the plan left, writes the manifest last, and ends the journal."""
+    wanted = {operation.path for operation in plan.operations if not isinstance(operation, DeleteFile)}
+    if plan.manifest != "off":
+        manifest = Manifest(created_by=f"repokit {plan.repokit}", files=tuple(files))
+        (place / MANIFEST_NAME).write_bytes(manifest.render())
+    journal.remove()
+    for path in place.rglob("*"):
+        relative = path.relative_to(place).as_posix()
+        if path.is_file() and relative not in wanted and relative != MANIFEST_NAME:
+            path.unlink()

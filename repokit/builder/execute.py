@@ -1,0 +1,215 @@
+"""Plan -> files. Every operation is a pure task: any order and any number of threads give the same bytes."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, Executor, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from repokit.builder.transforms.cast import cast
+from repokit.errors import BuildError, MissingInput, NoSpace, PlanError, RepokitError
+from repokit.formats.tensors import DTYPE_BITS
+from repokit.operations import CopyFile, DeleteFile, Piece, WriteShard, WriteText
+from repokit.printable import printable, size
+from repokit.schema.manifest import ManifestFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from repokit.builder.journal import Journal
+    from repokit.builder.plan import Plan, SourceFile
+    from repokit.operations import Operation
+
+# Large enough that Python's share of the work vanishes, small enough that two threads with a cast stay below 100 MB.
+CHUNK: Final = 4 * 1024 * 1024
+
+Advance = Callable[[int], None]  # bytes of output written since the last call
+
+
+def check_sources(sources: Sequence[SourceFile]) -> None:
+    """Refuses a plan whose inputs have changed since it was made.
+
+    Raises:
+        PlanError, MissingInput: Naming the file.
+    """
+    for source in sources:
+        try:
+            status = Path(source.path).stat()
+        except OSError as error:
+            raise MissingInput(f"cannot be read: {error.strerror}", path=source.path) from None
+        if (status.st_size, status.st_mtime_ns) != (source.size, source.mtime_ns):
+            hint = "let the training finish, then build again"
+            raise PlanError("has changed since the plan was made", path=source.path, hint=hint)
+
+
+def execute(plan: Plan, staging: Path, journal: Journal, *, jobs: int = 1, advance: Advance) -> list[ManifestFile]:
+    """Writes every file of a plan into a staging directory, except those that the journal has.
+
+    Args:
+        plan: What to write.
+        staging: An existing directory.
+        journal: Of that directory.
+        jobs: Files that are written at once.
+        advance: Told of every written chunk, from any thread.
+
+    Returns:
+        A record of every file, sorted by path. With `manifest: off` no hashes are computed, and the list is empty.
+
+    Raises:
+        BuildError: The disk is full, or the file system refused.
+        InputError, PlanError: A source changed, or holds values that the wanted dtype cannot.
+    """
+    check_sources(plan.sources)
+    finished = journal.finished()
+    pending = [operation for operation in plan.operations if operation.path not in finished]
+    advance(sum(record.size for record in finished.values()))
+    task = _Task(plan, staging, journal, advance)
+    with ThreadPoolExecutor(max_workers=max(1, jobs), thread_name_prefix="repokit") as executor:
+        records = _all_of(executor, task, pending)
+    if plan.manifest == "off":
+        return []
+    return sorted([*finished.values(), *records], key=lambda record: record.path)
+
+
+def _all_of(executor: Executor, task: _Task, operations: Iterable[Operation]) -> list[ManifestFile]:
+    """Largest first, so that the last task is a short one; the first failure stops the rest."""
+    by_size = sorted(operations, key=lambda operation: 0 if isinstance(operation, DeleteFile) else -operation.size)
+    futures = [executor.submit(task, operation) for operation in by_size]
+    try:
+        done, waiting = wait(futures, return_when=FIRST_EXCEPTION)
+    except BaseException:  # Ctrl-C in the main thread: running tasks stop at their next chunk
+        task.stopped.set()
+        executor.shutdown(cancel_futures=True)
+        raise
+    if waiting:
+        task.stopped.set()
+        executor.shutdown(cancel_futures=True)
+    for future in done:
+        if (
+            not future.cancelled()
+            and (error := future.exception()) is not None
+            and not isinstance(error, _StoppedError)
+        ):
+            raise error
+    return [record for future in futures if (record := future.result()) is not None]
+
+
+class _StoppedError(Exception):
+    """Another task failed; this one has nothing to say."""
+
+
+class _Task:
+    """Carries out one operation: a pure function of the plan and the source files."""
+
+    def __init__(self, plan: Plan, staging: Path, journal: Journal, advance: Advance) -> None:
+        self.sources = [source.path for source in plan.sources]
+        self.staging = staging
+        self.journal = journal
+        self.advance = advance
+        self.hashed = plan.manifest != "off"
+        self.stopped = threading.Event()
+
+    def __call__(self, operation: Operation) -> ManifestFile | None:
+        if isinstance(operation, DeleteFile):
+            (self.staging / operation.path).unlink(missing_ok=True)
+            return None
+        try:
+            record = self._write(operation)
+        except RepokitError as error:
+            error.path = error.path or operation.path
+            raise
+        except OSError as error:
+            raise _explained(error, operation.path, operation.size) from None
+        self.journal.append(record)
+        return record
+
+    def _write(self, operation: WriteShard | WriteText | CopyFile) -> ManifestFile:
+        place = self.staging / operation.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        output = _Output(place, self)
+        try:
+            match operation:
+                case WriteText(content=content):
+                    output.write(content)
+                    origin = operation.origin
+                case CopyFile():
+                    self._copy(Piece(source=operation.source, offset=0, length=operation.size), output)
+                    origin = operation.origin
+                case WriteShard():
+                    output.write(operation.header)
+                    for piece in operation.pieces:
+                        self._copy(piece, output)
+                    origin = "weights"
+        finally:
+            output.close()
+        return ManifestFile(path=operation.path, size=operation.size, sha256=output.sha256, origin=origin)
+
+    def _copy(self, piece: Piece, output: _Output) -> None:
+        """Streams one piece. pread into one buffer: mapped pages would count as our memory."""
+        chunk = CHUNK
+        if piece.cast:
+            width = DTYPE_BITS[piece.cast.split(">")[0]] // 8
+            chunk -= chunk % width
+        descriptor = os.open(self.sources[piece.source], os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            buffer = memoryview(bytearray(min(chunk, piece.length)))
+            position, left = piece.offset, piece.length
+            while left:
+                if self.stopped.is_set():
+                    raise _StoppedError
+                wanted = buffer[: min(chunk, left)]
+                _fill(descriptor, wanted, position, self.sources[piece.source])
+                output.write(cast(wanted, piece.cast) if piece.cast else wanted)
+                position += len(wanted)
+                left -= len(wanted)
+        finally:
+            os.close(descriptor)
+
+
+def _fill(descriptor: int, buffer: memoryview, position: int, path: str) -> None:
+    done = 0
+    while done < len(buffer):
+        read = os.preadv(descriptor, [buffer[done:]], position + done)
+        if not read:
+            raise PlanError("has become shorter since the plan was made", path=path)
+        done += read
+
+
+class _Output:
+    """A file that is being written: hashed on the way, synced at the end."""
+
+    def __init__(self, place: Path, task: _Task) -> None:
+        self._descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._hash = hashlib.sha256() if task.hashed else None
+        self._advance = task.advance
+
+    def write(self, content: bytes | memoryview) -> None:
+        view = memoryview(content)
+        if self._hash is not None:
+            self._hash.update(view)
+        while view:
+            written = os.write(self._descriptor, view)
+            self._advance(written)
+            view = view[written:]
+
+    def close(self) -> None:
+        try:
+            os.fsync(self._descriptor)
+        finally:
+            os.close(self._descriptor)
+
+    @property
+    def sha256(self) -> str:
+        return self._hash.hexdigest() if self._hash is not None else "0" * 64
+
+
+def _explained(error: OSError, path: str, wanted: int) -> BuildError:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        hint = "free some, or choose another output; what was there before is untouched"
+        return NoSpace(f"did not fit on the disk: it needs {size(wanted)}", path=path, hint=hint)
+    return BuildError(f"cannot be written: {printable(error.strerror)}", path=path)

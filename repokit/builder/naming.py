@@ -1,0 +1,76 @@
+"""Tensor names as the architecture spells them: wrapper prefixes repaired, renames one-to-one.
+
+torch.compile, DDP, FSDP and activation checkpointing wrap modules, and every wrapper leaves a part in the names of a
+checkpoint that was saved through it. A loader finds none of its names and starts from random values.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from repokit.errors import PlanError
+from repokit.printable import count, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+# Parts that only a wrapper leaves: no architecture calls a module so. They may stand anywhere and be nested.
+_WRAPPER_PART: Final = re.compile(r"(?:^|(?<=\.))(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+# Parts that a module could be called: stripped only where every name begins with them.
+_WHOLE_PREFIXES: Final = ("module.", "_forward_module.")
+
+
+def repaired(names: Iterable[str]) -> dict[str, str]:
+    """Every name with its wrapper prefixes taken off, in any nesting: `module._orig_mod.lm_head` is `lm_head`."""
+    found = {name: name for name in names}
+    changed = True
+    while changed:
+        before = tuple(found.values())
+        found = {name: _WRAPPER_PART.sub("", current) for name, current in found.items()}
+        for prefix in _WHOLE_PREFIXES:
+            if found and all(current.startswith(prefix) for current in found.values()):
+                found = {name: current.removeprefix(prefix) for name, current in found.items()}
+        changed = tuple(found.values()) != before
+    return found
+
+
+def renamed(names: Mapping[str, str], rules: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Applies a recipe's renames, in order, to names that may have been repaired.
+
+    Args:
+        names: Name in the checkpoint to name so far.
+        rules: Regular expressions and their replacements, as `re.sub` takes them.
+
+    Raises:
+        PlanError: A rule is not a regular expression, or changes nothing.
+    """
+    result = dict(names)
+    for pattern, replacement in rules:
+        before = dict(result)
+        try:
+            compiled = re.compile(pattern)
+            result = {name: compiled.sub(replacement, current) for name, current in result.items()}
+        except (re.error, IndexError) as error:
+            what = f"weights.rename: {printable(pattern)!r} is not a rename: {printable(error)}"
+            raise PlanError(what, hint="write it as Python's re.sub takes it") from None
+        if result == before:
+            what = f"weights.rename: {printable(pattern)!r} matches none of {count(len(result), 'name')}"
+            raise PlanError(what, why="a rename that changes nothing is a mistyped one")
+    return result
+
+
+def check_one_to_one(names: Mapping[str, str]) -> None:
+    """Refuses a renaming that loses a tensor.
+
+    Raises:
+        PlanError: Two tensors would have one name, or one would have none.
+    """
+    taken: dict[str, str] = {}
+    for name, final in names.items():
+        if not final or final in taken:
+            what = f"{printable(name)} would be called {printable(final)!r}" + (
+                f", and so would {printable(taken[final])}" if final in taken else ""
+            )
+            raise PlanError(what, why="one of them would be lost", hint="narrow weights.rename, or drop one by name")
+        taken[final] = name

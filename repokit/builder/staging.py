@@ -1,0 +1,203 @@
+"""The lock, the staging directory and the atomic publish.
+
+Until the last step the target is what it was; after it, the target is whole. A build that was killed leaves a staging
+directory beside the target, which the next build of the same plan goes on with and any other build removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from repokit.errors import BuildError, LockHeld, NoSpace, TargetRefused
+from repokit.printable import printable, size, some
+from repokit.schema.manifest import MANIFEST_NAME, Manifest, ManifestFile
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+_SMALL: Final = 16 * 1024 * 1024  # files up to this are hashed to see whether a person edited them
+_RENAME_EXCHANGE: Final = 2  # linux/fs.h
+_AT_FDCWD: Final = -100  # fcntl.h
+_MARGIN: Final = 1.05  # of free space: directories and the journal need some too
+
+
+@contextlib.contextmanager
+def lock(target: Path) -> Iterator[None]:
+    """Holds the lock of a target; the file vanishes with it.
+
+    Raises:
+        LockHeld: Another process holds it, which the message names.
+        BuildError: The folder of the target cannot be written to.
+    """
+    path = target.parent / f".{target.name}.repokit.lock"
+    descriptor = _locked(path)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _locked(path: Path) -> int:
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise BuildError(f"cannot be written to: {error.strerror}", path=str(path.parent)) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+            os.close(descriptor)
+            what = f"is being built by process {printable(holder) or '(unknown)'}"
+            raise LockHeld(what, path=str(path.parent), hint="wait for it, or stop it") from None
+        # The holder before us unlinks the file: a lock on a file that is no longer there protects nothing.
+        with contextlib.suppress(OSError):
+            if path.stat().st_ino == os.fstat(descriptor).st_ino:
+                return descriptor
+        os.close(descriptor)
+
+
+def staging_path(target: Path, digest: str) -> Path:
+    """Where a plan is executed: beside the target, so that publishing is a rename on one file system."""
+    return target.parent / f".{target.name}.repokit-{digest[:16]}"
+
+
+def clean(target: Path, keep: Path | None = None) -> None:
+    """Removes what interrupted builds of this target left. Only under the lock."""
+    for path in sorted(target.parent.glob(f".{target.name}.repokit-*")):
+        if path != keep and path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+    aside = _aside(target)
+    if aside.exists() and not target.exists():  # killed between the two renames of a publish
+        aside.rename(target)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def check_target(target: Path, *, force: bool, kept: Collection[str] = ()) -> None:
+    """Refuses to replace what repokit did not build, or what a person changed since.
+
+    Raises:
+        TargetRefused: With the files in question.
+    """
+    if not target.exists() or force:
+        return
+    if not target.is_dir() or target.is_symlink():
+        raise TargetRefused("is there and is not a directory", path=str(target), hint="choose another output")
+    present = sorted(path.relative_to(target).as_posix() for path in target.rglob("*") if not path.is_dir())
+    if not present:
+        return
+    manifest = _manifest(target)
+    if manifest is None:
+        why = "replacing it would delete files that are not repokit's"
+        hint = "choose another output, or pass --force to replace it"
+        raise TargetRefused("was not built by repokit", why=why, path=str(target), hint=hint)
+    listed = {file.path: file for file in manifest.files}
+    added = [path for path in present if path not in listed and path != MANIFEST_NAME]
+    edited = [path for path in present if path in listed and _edited(target, listed[path])]
+    if changed := [path for path in [*edited, *added] if path not in kept]:
+        verb = "was" if len(changed) == 1 else "were"
+        what = f"{some(changed)} {verb} edited or added since repokit built it"
+        hint = f"--keep {printable(changed[0])} carries it over, --force discards it"
+        raise TargetRefused(what, why="a rebuild would lose the change", path=str(target), hint=hint)
+
+
+def _manifest(target: Path) -> Manifest | None:
+    try:
+        return Manifest.model_validate_json((target / MANIFEST_NAME).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _edited(target: Path, recorded: ManifestFile) -> bool:
+    status = (target / recorded.path).stat()
+    if status.st_size != recorded.size:
+        return True
+    untouched = status.st_mtime_ns <= (target / MANIFEST_NAME).stat().st_mtime_ns
+    if recorded.size > _SMALL and untouched:
+        return False
+    with (target / recorded.path).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() != recorded.sha256
+
+
+def check_space(target: Path, needed: int) -> None:
+    """Refuses before the first byte what the disk cannot hold.
+
+    Args:
+        target: The output; its folder exists.
+        needed: Bytes that will be written.
+
+    Raises:
+        NoSpace: With how much is missing.
+    """
+    free = shutil.disk_usage(target.parent).free
+    wanted = int(needed * _MARGIN)
+    if free < wanted:
+        what = f"needs {size(wanted)} and the disk has {size(free)} free"
+        raise NoSpace(what, path=str(target.parent), hint=f"free {size(wanted - free)}, or choose another output")
+
+
+def publish(staging: Path, target: Path) -> None:
+    """Puts a finished staging directory in the place of the target, atomically where the system can.
+
+    Raises:
+        BuildError: The file system refused; the target is as it was.
+    """
+    _give_usual_mode(staging)
+    try:
+        if not target.exists():
+            staging.rename(target)
+        elif not _exchanged(staging, target):
+            target.rename(_aside(target))
+            staging.rename(target)
+        _sync_directory(target.parent)
+    except OSError as error:
+        raise BuildError(f"cannot be put into place: {error.strerror}", path=str(target)) from None
+    for old in (staging, _aside(target)):
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _aside(target: Path) -> Path:
+    return target.parent / f".{target.name}.repokit.old"
+
+
+def _give_usual_mode(staging: Path) -> None:
+    """Directories of the staging tree get what the umask gives; the staging directory itself was private."""
+    probe = staging / ".mode"
+    probe.mkdir()
+    mode = probe.stat().st_mode
+    probe.rmdir()
+    staging.chmod(mode)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Whether the two directories changed places in one step (renameat2, Linux 3.15; not on every file system)."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        return False
+    if call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}:
+        return False
+    raise OSError(code, os.strerror(code))
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

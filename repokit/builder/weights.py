@@ -1,0 +1,212 @@
+"""The weights of a plan: which tensors, under which names, in which dtype, in which file, from which bytes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from repokit.builder import naming, sharding
+from repokit.builder.plan import matching
+from repokit.builder.transforms.cast import CASTABLE
+from repokit.builder.transforms.tie import same_bytes
+from repokit.errors import PlanError
+from repokit.formats.safetensors import header_bytes, in_file_order
+from repokit.formats.strict_json import dumps
+from repokit.formats.tensors import TORCH_NAMES, TensorInfo, byte_size
+from repokit.operations import Piece, WriteShard, WriteText
+from repokit.printable import printable
+from repokit.repo.weights import INDEX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from repokit.builder.plan import Sources
+    from repokit.builder.sources import Checkpoint, TensorAt
+    from repokit.schema.recipe import Weights
+
+METADATA: Final = {"format": "pt"}  # huggingface_hub and accelerate refuse another value, older transformers none
+
+
+class _Output(NamedTuple):
+    """A tensor of the output: where its bytes lie now and the dtype that it is to have."""
+
+    stored: TensorAt
+    dtype: str
+
+    @property
+    def size(self) -> int:
+        return byte_size(self.dtype, self.stored.shape) or 0
+
+
+@dataclass
+class PlannedWeights:
+    """The tensors of the output by their final names.
+
+    Attributes:
+        tensors: In the order of the source.
+        renamed: How many have another name than in the source.
+        kept: How many weights.keep exempted from the cast.
+        dropped: Names in the source that weights.drop left out.
+        tied: Final names of tensors that are stored once, under the name of what they equal.
+        cast_to: torch's name of the dtype that was asked for, where any tensor is cast.
+    """
+
+    tensors: dict[str, _Output]
+    renamed: int = 0
+    kept: int = 0
+    dropped: tuple[str, ...] = ()
+    tied: tuple[str, ...] = ()
+    cast_to: str | None = None
+    shards: list[list[str]] = field(default_factory=list)
+
+    @property
+    def parameters(self) -> int:
+        return sum(self.dtypes.values())
+
+    @property
+    def dtypes(self) -> Mapping[str, int]:
+        """Elements by dtype, as a header spells it."""
+        found: Counter[str] = Counter()
+        for tensor in self.tensors.values():
+            elements = 1
+            for dimension in tensor.stored.shape:
+                elements *= dimension
+            found[tensor.dtype] += elements
+        return dict(sorted(found.items()))
+
+    @property
+    def size(self) -> int:
+        return sum(tensor.size for tensor in self.tensors.values())
+
+    @property
+    def cast(self) -> int:
+        return sum(tensor.dtype != tensor.stored.dtype for tensor in self.tensors.values())
+
+
+def plan_weights(recipe: Weights, checkpoint: Checkpoint) -> PlannedWeights:
+    """Names, drops, casts and ties, in that order.
+
+    Raises:
+        PlanError: Renames that lose a tensor; a tie that is none.
+        RecipeError: A pattern that matches nothing.
+        InputError: The source's index and shards do not fit together.
+    """
+    stored = checkpoint.tensors
+    dropped = matching(stored, recipe.drop, "weights.drop")
+    names = _names(recipe, [name for name in stored if name not in dropped])
+    naming.check_one_to_one(names)
+    kept = matching(names.values(), recipe.keep, "weights.keep")
+    target = TORCH_NAMES.get(recipe.dtype)
+    tensors = {}
+    for name, final in names.items():
+        dtype = stored[name].dtype
+        castable = target in CASTABLE and dtype in CASTABLE and final not in kept
+        tensors[final] = _Output(stored[name], target if castable and target else dtype)
+    planned = PlannedWeights(
+        tensors,
+        renamed=sum(name != final for name, final in names.items()),
+        kept=sum(tensors[final].stored.dtype in CASTABLE for final in kept),
+        dropped=tuple(sorted(dropped)),
+        cast_to=recipe.dtype if target else None,
+    )
+    if recipe.tie == "auto":
+        _tie(planned, checkpoint)
+    planned.shards = _shards(recipe, planned, checkpoint)
+    return planned
+
+
+def _names(recipe: Weights, stored: list[str]) -> dict[str, str]:
+    if recipe.rename == "off":
+        return {name: name for name in stored}
+    if recipe.rename == "auto":
+        return naming.repaired(stored)
+    rules = [(rule.from_, rule.to) for rule in recipe.rename]
+    return naming.renamed({name: name for name in stored}, rules)
+
+
+def _tie(planned: PlannedWeights, checkpoint: Checkpoint) -> None:
+    """Leaves out a head that config.json ties to the embedding, once its bytes have been compared.
+
+    Raises:
+        PlanError: They differ: loading would overwrite one of them.
+    """
+    config = checkpoint.repository.config
+    weights = checkpoint.repository.weights
+    if config is None or not config.tie_word_embeddings:
+        return
+    embeddings = sorted(tensor.name for tensor in weights.embeddings)
+    stored = checkpoint.tensors
+    final_of = {id(output.stored): final for final, output in planned.tensors.items()}
+    tied = []
+    for head in sorted(tensor.name for tensor in weights.heads):
+        candidates = [name for name in embeddings if stored[name].shape == stored[head].shape]
+        final = final_of.get(id(stored[head]))
+        if final is None or not candidates:
+            continue
+        if not any(same_bytes(checkpoint.root, stored[head], stored[name]) for name in candidates):
+            what = f"{printable(final)} and {printable(candidates[0])} differ, and config.json ties them"
+            why = "loaders overwrite one with the other or leave them apart, depending on their version"
+            hint = "set tie_word_embeddings to false in the checkpoint's config.json, or drop one: weights.drop"
+            raise PlanError(what, why=why, path="config.json", place="/tie_word_embeddings", hint=hint)
+        del planned.tensors[final]
+        tied.append(final)
+    planned.tied = tuple(tied)
+
+
+def _shards(recipe: Weights, planned: PlannedWeights, checkpoint: Checkpoint) -> list[list[str]]:
+    from repokit.schema.recipe import parse_size
+
+    if not planned.tensors:
+        raise PlanError("no tensor is left to write", hint="narrow weights.drop")
+    sizes = {name: tensor.size for name, tensor in planned.tensors.items()}
+    if recipe.max_shard_size != "auto":
+        return sharding.packed(sizes, parse_size(recipe.max_shard_size))
+    if checkpoint.repository.weights.index is not None:
+        return sharding.as_in_source(sizes, {name: tensor.stored.file for name, tensor in planned.tensors.items()})
+    return sharding.packed(sizes, sharding.automatic_limit(planned.size))
+
+
+def operations(planned: PlannedWeights, checkpoint: Checkpoint, sources: Sources) -> Iterator[WriteShard | WriteText]:
+    """The shards, and the index where there is more than one."""
+    files = sharding.file_names(planned.shards)
+    for path, names in zip(files, planned.shards, strict=True):
+        yield _shard(path, {name: planned.tensors[name] for name in names}, checkpoint, sources)
+    if len(files) > 1:
+        yield WriteText(path=INDEX, content=_index(planned, files), origin="weights")
+
+
+def _shard(path: str, tensors: Mapping[str, _Output], checkpoint: Checkpoint, sources: Sources) -> WriteShard:
+    placed = in_file_order(
+        TensorInfo(name, tensor.dtype, tensor.stored.shape, 0, 0) for name, tensor in tensors.items()
+    )
+    header = header_bytes(placed, METADATA)
+    pieces = _joined(_piece(tensors[info.name], checkpoint, sources) for info in placed)
+    return WriteShard(path=path, header=header, pieces=tuple(pieces), size=len(header) + placed[-1].end)
+
+
+def _piece(tensor: _Output, checkpoint: Checkpoint, sources: Sources) -> Piece:
+    stored = tensor.stored
+    cast = None if stored.dtype == tensor.dtype else f"{stored.dtype}>{tensor.dtype}"
+    source = sources.index(checkpoint.root / stored.file)
+    return Piece(source=source, offset=stored.offset, length=stored.size, cast=cast)
+
+
+def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """Neighbours in the source that are neighbours in the output are read in one go; empty tensors take no reading."""
+    last: Piece | None = None
+    for piece in pieces:
+        if last and (piece.source, piece.offset, piece.cast) == (last.source, last.offset + last.length, last.cast):
+            last = last.model_copy(update={"length": last.length + piece.length})
+            continue
+        if last and last.length:
+            yield last
+        last = piece
+    if last and last.length:
+        yield last
+
+
+def _index(planned: PlannedWeights, files: list[str]) -> bytes:
+    weight_map = {name: file for file, names in zip(files, planned.shards, strict=True) for name in names}
+    metadata: dict[str, Any] = {"total_parameters": planned.parameters, "total_size": planned.size}
+    return dumps({"metadata": metadata, "weight_map": weight_map}, sort_keys=True)

@@ -1,0 +1,12 @@
+"""Bytes to tensor tables and documents, and back.
+
+tensors        what a tensor is on disk: dtype, shape, byte range
+safetensors    strict header reader, deterministic header writer
+paths          which relative paths may be followed
+strict_json    JSON without the leniency of `json.loads`; places found on demand
+front_matter   the YAML block of a model card, and YAML read strictly
+signature      what a file is by its first bytes, for messages that name the culprit
+
+Nothing here opens a file: bytes come in through a `read(offset, length)` callable, so that a directory, a revision on
+the Hub and a plan are read by the same code.
+"""

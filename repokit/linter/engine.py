@@ -1,0 +1,77 @@
+"""Runs the rules. A rule that cannot run is not a rule that found nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from repokit.errors import InputError
+from repokit.linter.finding import Coverage, Finding, Report
+from repokit.linter.rule import Reads
+from repokit.linter.rules import RULES
+from repokit.linter.selection import Selection
+from repokit.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import date
+
+    from repokit.linter.rule import Rule
+    from repokit.repo.repository import Repository
+
+
+def lint(
+    repository: Repository,
+    selection: Selection | None = None,
+    *,
+    rules: Iterable[Rule] = RULES,
+    deep: bool = False,
+    today: date | None = None,
+) -> Report:
+    """Runs every selected rule over a repository.
+
+    Args:
+        repository: What to look at.
+        selection: Which rules, which findings.
+        rules: The table; tests pass their own.
+        deep: Also the rules that read tensor values.
+        today: For ignores that expire; the current day in UTC by default.
+    """
+    chosen = selection or Selection()
+    day = today or datetime.now(UTC).date()
+    findings: list[Finding] = []
+    checked: list[str] = []
+    not_checked: dict[str, str] = {}
+    broken: dict[str, str] = {}
+    for rule in rules:
+        if not chosen.wants(rule, day) or (rule.reads is Reads.TENSORS and not deep):
+            continue
+        try:
+            found = [finding for finding in rule.check(repository) if chosen.keeps(finding)]
+        except InputError as error:
+            not_checked[rule.code] = str(error)
+        except Exception as error:  # noqa: BLE001 - a bug in one rule must not hide what the others find
+            broken[rule.code] = printable(f"{type(error).__name__}: {error}")
+        else:
+            findings.extend(found)
+            checked.append(rule.code)
+    findings.sort(key=lambda finding: (-finding.severity, finding.path, finding.code, finding.place or ""))
+    coverage = Coverage(tuple(checked), not_checked, unknown_values(repository), broken)
+    return Report(repository.source.label, tuple(findings), coverage)
+
+
+def unknown_values(repository: Repository) -> tuple[str, ...]:
+    """What a repository says that this version has not heard of. Never an error: it may be newer than we are."""
+    from repokit.resources import data
+
+    try:
+        config = repository.config
+    except InputError:
+        return ()
+    if config is None or config.model_type is None or "auto_map" in config:
+        return ()
+    known = data("model_types")
+    if config.model_type in known["model_types"]:
+        return ()
+    shown = printable(config.model_type, 60)
+    return (f"model_type {shown!r}: not among those of {known['source']}; checks by architecture did not run",)

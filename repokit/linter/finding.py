@@ -1,0 +1,86 @@
+"""What a rule says, and the report that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+
+class Severity(IntEnum):
+    """How bad it is. Ordered: `severity >= Severity.WARNING`."""
+
+    NOTE = 1  # reader X of version Y differs; portability
+    WARNING = 2  # it bites some users
+    ERROR = 3  # it breaks, or lies about the weights
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One defect at one place.
+
+    Attributes:
+        code: `IDX101`.
+        name: `missing-shard`.
+        severity: Always the rule's.
+        path: The file, relative to the repository.
+        message: What is wrong there, in words that follow the path: "names shards that are not in the repository".
+        place: Where in the file: a JSON Pointer, a tensor name, `line 3`; None for the whole file.
+        why: Which reader breaks, or who is bitten.
+        names: All that the message speaks of: 300 missing tensors are one finding with 300 names.
+        hint: What to do next, where the rule knows.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    path: str
+    message: str
+    place: str | None = None
+    why: str = ""
+    names: tuple[str, ...] = ()
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What was looked at. Unread is never clean.
+
+    Attributes:
+        checked: Codes of the rules that ran to their end.
+        not_checked: Code to reason, for the rules that could not.
+        unknown: What this version has not heard of, and therefore did not judge: "model_type 'frobnicate'".
+        broken: Code to exception, for rules that have a bug.
+    """
+
+    checked: tuple[str, ...] = ()
+    not_checked: Mapping[str, str] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+    broken: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The findings of one target, worst first, and what they rest on."""
+
+    target: str
+    findings: tuple[Finding, ...]
+    coverage: Coverage
+
+    def at_least(self, severity: Severity) -> tuple[Finding, ...]:
+        """The findings that are at or above a severity."""
+        return tuple(finding for finding in self.findings if finding.severity >= severity)
+
+    def count(self, severity: Severity) -> int:
+        """How many findings have exactly this severity."""
+        return sum(finding.severity is severity for finding in self.findings)
+
+    def exit_code(self, fail_on: Severity | None = Severity.ERROR) -> int:
+        """1 with findings at or above `fail_on` (None: never), else 2 where a rule is broken, else 0."""
+        if fail_on is not None and self.at_least(fail_on):
+            return 1
+        return 2 if self.coverage.broken else 0
