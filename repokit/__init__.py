@@ -1,5 +1,104 @@
-"""repokit assembles, checks and publishes model repositories."""
+"""repokit assembles, checks and publishes model repositories.
+
+    import repokit
+
+    plan = repokit.plan(repokit.read_recipe("repokit.yaml"))
+    built = repokit.build(plan)
+    report = repokit.lint(built.output).report
+
+Names are loaded when they are first used: `import repokit` itself loads nothing but its version.
+"""
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from repokit.version import __version__
+
+if TYPE_CHECKING:
+    from repokit.api import (
+        Gate,
+        Linted,
+        build,
+        check_plan,
+        init,
+        lint,
+        open_repository,
+        plan,
+        push,
+        read_plan,
+        read_recipe,
+    )
+    from repokit.builder.build import Built
+    from repokit.builder.draft import Draft
+    from repokit.builder.plan import Plan
+    from repokit.errors import RepokitError
+    from repokit.linter.finding import Coverage, Finding, Report, Severity
+    from repokit.linter.rule import Rule
+    from repokit.linter.selection import Ignore, Selection
+    from repokit.publisher.push import PushResult
+    from repokit.repo.repository import Repository
+    from repokit.repo.source import Source
+    from repokit.schema.recipe import Recipe
+
+__all__ = [
+    "Built",
+    "Coverage",
+    "Draft",
+    "Finding",
+    "Gate",
+    "Ignore",
+    "Linted",
+    "Plan",
+    "PushResult",
+    "Recipe",
+    "RepokitError",
+    "Report",
+    "Repository",
+    "Rule",
+    "Selection",
+    "Severity",
+    "Source",
+    "__version__",
+    "build",
+    "check_plan",
+    "init",
+    "lint",
+    "open_repository",
+    "plan",
+    "push",
+    "read_plan",
+    "read_recipe",
+]
+
+_HOMES = {
+    "Built": "repokit.builder.build",
+    "Coverage": "repokit.linter.finding",
+    "Draft": "repokit.builder.draft",
+    "Finding": "repokit.linter.finding",
+    "Ignore": "repokit.linter.selection",
+    "Plan": "repokit.builder.plan",
+    "PushResult": "repokit.publisher.push",
+    "Recipe": "repokit.schema.recipe",
+    "Report": "repokit.linter.finding",
+    "Repository": "repokit.repo.repository",
+    "RepokitError": "repokit.errors",
+    "Rule": "repokit.linter.rule",
+    "Selection": "repokit.linter.selection",
+    "Severity": "repokit.linter.finding",
+    "Source": "repokit.repo.source",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+    """Loads a public name when it is first used (PEP 562)."""
+    if name not in __all__:
+        raise AttributeError(f"module 'repokit' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "repokit.api")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

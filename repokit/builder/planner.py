@@ -6,18 +6,18 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import repokit
 from repokit.builder import card, documents, license as licenses, weights
 from repokit.builder.plan import LeftOut, Plan, Sources, Summary, copies, matching, ordered
 from repokit.builder.sources import PUBLISHED, Checkpoint, Role, check_supported, open_checkpoint
 from repokit.errors import MissingInput, RecipeError
-from repokit.operations import WriteText
+from repokit.operations import CopyFile, WriteText
 from repokit.printable import printable, some
 from repokit.repo.config import CONFIG
 from repokit.repo.remote_code import remote_code
+from repokit.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from repokit.builder.weights import PlannedWeights
     from repokit.schema.recipe import Origin, Recipe
@@ -26,13 +26,16 @@ GENERATION_CONFIG: Final = "generation_config.json"
 _WRITTEN: Final = frozenset({Role.WEIGHTS, Role.CONFIG, Role.CARD, Role.LICENSE})  # not copied: planned one by one
 
 
-def make_plan(recipe: Recipe, *, folder: Path, recipe_name: str = "repokit.yaml") -> Plan:
+def make_plan(
+    recipe: Recipe, *, folder: Path, recipe_name: str = "repokit.yaml", kept: Collection[str] = ()
+) -> Plan:
     """What a build of this recipe will do.
 
     Args:
         recipe: What is wanted.
         folder: What relative paths in the recipe are relative to.
         recipe_name: For messages.
+        kept: Paths in an earlier output, edited or added by a person, that are carried over as they are.
 
     Raises:
         RecipeError, PlanError: The recipe contradicts itself or the source.
@@ -45,14 +48,14 @@ def make_plan(recipe: Recipe, *, folder: Path, recipe_name: str = "repokit.yaml"
         raise RecipeError(what, path=recipe_name, place="kind", hint="`repokit lint` and `push` take such a directory")
     checkpoint = open_checkpoint(folder / recipe.source)
     check_supported(checkpoint)
-    planner = _Planner(recipe, folder, checkpoint)
-    return planner.plan()
+    return _Planner(recipe, folder, checkpoint, kept).plan()
 
 
 class _Planner:
     """One planning: what its parts share."""
 
-    def __init__(self, recipe: Recipe, folder: Path, checkpoint: Checkpoint) -> None:
+    def __init__(self, recipe: Recipe, folder: Path, checkpoint: Checkpoint, kept: Collection[str]) -> None:
+        self.kept = kept
         self.recipe = recipe
         self.folder = folder
         self.checkpoint = checkpoint
@@ -77,9 +80,9 @@ class _Planner:
         ]
         if text is not None:
             written.append(WriteText(path=text.name, content=text.content, origin=text.origin))
-        operations = ordered(written)
+        operations = ordered([*(operation for operation in written if operation.path not in self.kept), *self._kept()])
         return Plan(
-            repokit=repokit.__version__,
+            repokit=__version__,
             output=str(self.folder / self.recipe.output),
             manifest=self.recipe.manifest,
             sources=tuple(self.sources),
@@ -88,6 +91,14 @@ class _Planner:
             warnings=tuple(self.warnings),
             summary=_summary(planned),
         )
+
+    def _kept(self) -> Iterator[CopyFile]:
+        """Files of the output as it is now."""
+        output = self.folder / self.recipe.output
+        for path in self.kept:
+            if not (output / path).is_file():
+                raise MissingInput("is to be kept and is not in the output", path=str(output / path))
+        return copies({path: (output / path, "kept") for path in self.kept}, self.sources)
 
     def _card(self, planned: PlannedWeights, license_file: str | None) -> bytes:
         return card.write_card(

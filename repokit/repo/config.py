@@ -16,6 +16,18 @@ CONFIG: Final = "config.json"
 # and the names that remote code uses for the same thing).
 _TEXT_KEYS: Final = ("text_config", "text_encoder", "decoder", "generator", "llm_config", "language_config")
 
+# Keys of objects in config.json that describe no further model.
+_NO_MODELS: Final = frozenset({"quantization_config", "compression_config"})
+
+# Rows that a family's code adds to the vocabulary (transformers 5.24 models/*/modeling_*.py, nn.Embedding).
+_EXTRA_ROWS: Final = {"mllama": 8, "mllama_text_model": 8, "moshi": 1}
+
+# How families call the number of blocks in their one stack.
+_LAYER_KEYS: Final = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+
+# How families call the number of experts of a layer.
+_EXPERT_KEYS: Final = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+
 # Config keys that hold a token id of the text model. `image_token_index` and its kin are the older spelling.
 TOKEN_ID_KEYS: Final = (
     "bos_token_id",
@@ -64,8 +76,34 @@ class Config(Document):
         while pending:
             level = pending.pop(0)
             yield level
-            nested = (level.mapping(key) for key in level.raw if key.endswith("_config") or key in _TEXT_KEYS)
+            keys = (key for key in level.raw if key.endswith("_config") or key in _TEXT_KEYS)
+            nested = (level.mapping(key) for key in keys if key not in _NO_MODELS)
             pending.extend(document for document in nested if document is not None)
+
+    @property
+    def composed(self) -> bool:
+        """Whether it describes more than one stack: an encoder and a decoder, or models inside the model."""
+        return self.flag("is_encoder_decoder") is True or len(list(self.levels)) > 1
+
+    @property
+    def layers(self) -> int | None:
+        """Blocks of the one stack of a model that is not composed."""
+        return next((number for key in _LAYER_KEYS if (number := self.integer(key)) is not None), None)
+
+    @property
+    def experts(self) -> int | None:
+        """Experts in a layer of the text model, where all layers have the same number of them."""
+        return next((number for key in _EXPERT_KEYS if (number := self.text.integer(key)) is not None), None)
+
+    @property
+    def embedding_rows(self) -> tuple[int, ...]:
+        """How many rows the text model's embedding may have; () where config.json does not say. The most come last."""
+        size = self.vocab_size
+        if size is None or size < 1:
+            return ()
+        size += max(_EXTRA_ROWS.get(level.model_type or "", 0) for level in (self, Config(self.path, self.text.raw)))
+        more = self.text.integer("additional_vocab_size") or self.integer("additional_vocab_size") or 0
+        return tuple(sorted({size, size + more}))
 
     @property
     def vocab_size(self) -> int | None:
@@ -85,11 +123,21 @@ class Config(Document):
 
         `dtype` wins where both are present (transformers 5 configuration_utils.py).
         """
+        name = self._declared_dtype[0]
+        return None if name is None else TORCH_NAMES.get(name)
+
+    @property
+    def dtype_place(self) -> str | None:
+        """The JSON Pointer of the value behind `dtype`."""
+        return self._declared_dtype[1]
+
+    @property
+    def _declared_dtype(self) -> tuple[str | None, str | None]:
         for level in (self, self.text):
             for key in ("dtype", "torch_dtype"):
                 if (name := level.string(key)) is not None:
-                    return TORCH_NAMES.get(name)
-        return None
+                    return name, level.at(key)
+        return None, None
 
     @property
     def quantization(self) -> Document | None:

@@ -1,0 +1,206 @@
+"""`repokit init`: a checkpoint looked at; a commented recipe with what was found and what only a person can say."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from repokit.builder.card import pipeline_tag
+from repokit.builder.license import NAMES
+from repokit.builder.naming import repaired
+from repokit.builder.sources import Checkpoint, Nested, Role, check_supported, open_checkpoint
+from repokit.errors import InputError
+from repokit.formats.paths import is_local, is_repo_id
+from repokit.formats.tensors import HEADER_NAMES
+from repokit.printable import count, printable, size, some
+from repokit.resources import folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A recipe that is not written yet.
+
+    Attributes:
+        text: The whole file, comments included.
+        source: What it builds from: the directory that was asked for, or the best checkpoint inside it.
+        found: What the checkpoint holds, a line each.
+        nested: The checkpoints inside an output directory.
+        missing: Keys that only a person can fill.
+    """
+
+    text: str
+    source: Path
+    found: tuple[str, ...]
+    nested: tuple[Nested, ...]
+    missing: tuple[str, ...]
+
+
+def draft(path: Path, *, recipe_folder: Path) -> Draft:
+    """Reads headers and documents of a checkpoint and writes nothing.
+
+    Args:
+        path: A checkpoint, or the output directory of a run.
+        recipe_folder: Where the recipe will lie; its paths are relative to it.
+
+    Raises:
+        InputError: It is not a checkpoint, or one that this version does not build from.
+    """
+    asked = open_checkpoint(path)
+    checkpoint = asked
+    if not asked.repository.weights.files and asked.nested:
+        best = next((nested for nested in asked.nested if nested.best), asked.nested[-1])
+        checkpoint = open_checkpoint(path / best.path)
+    check_supported(checkpoint)
+    facts = _Facts(checkpoint)
+    source = os.path.relpath(checkpoint.root, recipe_folder)
+    text = _rendered(facts, source=source if source.startswith("..") else f"./{source}", nested=asked.nested)
+    missing = ("repo",) if facts.license else ("repo", "license.id")
+    return Draft(text, checkpoint.root, tuple(facts.found()), asked.nested, missing)
+
+
+def _rendered(facts: _Facts, *, source: str, nested: tuple[Nested, ...]) -> str:
+    import jinja2
+
+    environment = jinja2.Environment(  # noqa: S701 - YAML, from our own template; values go through `yaml`
+        loader=jinja2.FileSystemLoader(folder("templates")),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["yaml"] = _yaml_scalar
+    environment.filters["comment"] = printable
+    return environment.get_template("repokit.yaml.jinja").render(
+        schema=folder("schemas") / "recipe.schema.json",
+        source=source,
+        name=facts.name,
+        found=list(facts.found()),
+        nested=nested,
+        base=facts.base,
+        license=facts.license,
+        license_file=facts.license_file,
+        pipeline_tag=facts.pipeline_tag,
+        language=facts.language,
+        datasets=facts.datasets,
+        leftovers=facts.leftovers,
+        stored=facts.stored,
+        declared=facts.declared,
+        wrappers=facts.wrapped,
+        unknown=facts.checkpoint.files(Role.UNKNOWN)[:20],
+    )
+
+
+def _yaml_scalar(value: object) -> str:
+    """A string in double quotes wherever YAML could read something else: JSON strings are YAML strings."""
+    text = str(value)
+    plain = text.replace("/", "").replace("-", "").replace(".", "").replace("_", "")
+    # Longer than yes, no, null, true and false, and not a number.
+    surely_text = plain.isalnum() and plain.isascii() and not plain[0].isdigit() and len(plain) > 5
+    return text if surely_text else json.dumps(text, ensure_ascii=False)
+
+
+class _Facts:
+    """What a checkpoint says about itself, and where it says so."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        repository = checkpoint.repository
+        self.config = repository.config
+        self._card: dict[str, Any] = {}
+        try:
+            if repository.card is not None:
+                self._card = dict(repository.card.raw)
+        except InputError:
+            pass  # the build says so; a draft is written all the same
+        dtypes: Counter[str] = Counter()
+        for tensor in checkpoint.tensors.values():
+            dtypes[tensor.dtype] += tensor.size
+        self.stored = {HEADER_NAMES[dtype]: bytes_ for dtype, bytes_ in dtypes.most_common()}
+
+    @property
+    def name(self) -> str:
+        """A name for the output folder: the run's own, never `checkpoint-40`."""
+        root = self.checkpoint.root.resolve()
+        return root.parent.name if root.name.startswith("checkpoint-") and root.parent.name else root.name
+
+    @property
+    def declared(self) -> str | None:
+        """The dtype that config.json states, in torch's words."""
+        return None if self.config is None or self.config.dtype is None else HEADER_NAMES[self.config.dtype]
+
+    @property
+    def base(self) -> tuple[str, str] | None:
+        """The base model's id and where it was found."""
+        named = self._card.get("base_model")
+        if isinstance(named, str) and is_repo_id(named):
+            return named, "README.md"
+        path = self.config.string("_name_or_path") if self.config is not None else None
+        if path and is_repo_id(path) and "/" in path and not is_local(path):
+            return path, "config.json"
+        return None
+
+    @property
+    def license(self) -> tuple[str, str] | None:
+        """The license id and where it was found. Only a stated one: a guess would be a lie."""
+        stated = self._card.get("license")
+        return (stated, "README.md") if isinstance(stated, str) and stated not in {"license", "unknown"} else None
+
+    @property
+    def license_file(self) -> str | None:
+        """The license text in the checkpoint."""
+        return next((name for name in NAMES if name in self.checkpoint.roles), None)
+
+    @property
+    def pipeline_tag(self) -> str | None:
+        return None if self.config is None else pipeline_tag(self.config)
+
+    @property
+    def language(self) -> list[str]:
+        value = self._card.get("language")
+        return [value] if isinstance(value, str) else [item for item in value or [] if isinstance(item, str)]
+
+    @property
+    def datasets(self) -> list[str]:
+        value = self._card.get("datasets") or []
+        named = [value] if isinstance(value, str) else value
+        return [item for item in named if isinstance(item, str) and is_repo_id(item)]
+
+    @property
+    def wrapped(self) -> int:
+        """How many names carry the prefix of a wrapper."""
+        return sum(name != final for name, final in repaired(self.checkpoint.tensors).items())
+
+    @property
+    def leftovers(self) -> tuple[int, int, str]:
+        """Files of the training run: how many, how many bytes, the first few."""
+        roles = self.checkpoint.roles
+        left = [path for path, role in roles.items() if role in {Role.TRAINING, Role.LOG, Role.CHECKPOINT, Role.PICKLE}]
+        return len(left), sum(self.checkpoint.repository.files[path].size for path in left), some(left)
+
+    def found(self) -> Iterator[str]:
+        """What lies there, a line each, for the screen and for the head of the recipe."""
+        checkpoint, config = self.checkpoint, self.config
+        if config is not None:
+            named = ", ".join(printable(name, 60) for name in config.architectures) or "no architecture stated"
+            yield f"model         {named} ({printable(config.model_type, 60)}), from config.json"
+        tensors = checkpoint.tensors
+        total = sum(tensor.size for tensor in tensors.values())
+        stored = " + ".join(self.stored)
+        files = count(len(checkpoint.repository.weights.files), "file")
+        yield f"weights       {count(len(tensors), 'tensor')}, {size(total)}, {stored}, in {files}"
+        for role in (Role.TOKENIZER, Role.CHAT_TEMPLATE, Role.PROCESSOR, Role.CODE):
+            if files_of_role := checkpoint.files(role):
+                yield f"{role!s:<14}{some(files_of_role, limit=4)}"
+        state = checkpoint.trainer_state
+        if isinstance(step := state.get("global_step"), int):
+            yield f"run           step {step:,}, epoch {printable(state.get('epoch'), 20)}, from trainer_state.json"
+        number, bytes_, names = self.leftovers
+        if number:
+            yield f"left out      {count(number, 'file')} of the training run, {size(bytes_)}: {names}"

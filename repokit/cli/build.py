@@ -1,0 +1,122 @@
+"""repokit build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from repokit.cli.console import Console, Format, chosen
+from repokit.cli.options import FormatOption, JsonOption, QuietOption
+from repokit.cli.report import show_report
+from repokit.printable import count, printable, size, some
+
+if TYPE_CHECKING:
+    from repokit.api import Gate
+    from repokit.builder.plan import Plan
+
+
+def build(
+    recipe: Annotated[Path, typer.Argument(help="The recipe.")] = Path("repokit.yaml"),
+    output: Annotated[str | None, typer.Option("--output", "-o", help="Another output than the recipe's.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and lint it.")] = False,
+    plan_file: Annotated[
+        Path | None, typer.Option("--plan", help="Write the plan to this file instead of carrying it out.")
+    ] = None,
+    apply: Annotated[Path | None, typer.Option("--apply", help="Carry out a plan that --plan wrote.")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Files that are written at once.")] = 2,
+    keep: Annotated[
+        list[str] | None, typer.Option("--keep", help="A file of the output, edited or added by you, to carry over.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an output that repokit did not build, or that was edited.")
+    ] = False,
+    format_: FormatOption = Format.AUTO,
+    json_: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Build a repository from a recipe: plan, lint the plan, write beside the output, lint that, put it in place."""
+    from repokit import api
+    from repokit.errors import UsageError
+
+    console = Console(chosen(format_, json_=json_, quiet=quiet))
+    if apply is not None and (plan_file is not None or keep or output is not None):
+        raise UsageError("--apply goes with none of --plan, --keep and --output", hint="make another plan")
+    wanted = None if apply is not None else api.read_recipe(recipe)
+    if wanted is None:
+        plan = api.read_plan(apply or Path())
+    else:
+        plan = api.plan(wanted, folder=recipe.parent, output=output, kept=keep or ())
+    gate = api.Gate(api.Selection() if wanted is None else api.selection_of(wanted.lint))
+    _show(plan, console)
+    if dry_run or plan_file is not None:
+        _only_plan(plan, gate, plan_file, console)
+        return
+    try:
+        with console.progress("build") as progress:
+            built = api.build(plan, gate=gate, progress=progress, jobs=jobs, force=force, kept=keep or ())
+    except api.Stopped:
+        show_report(gate, console)
+        raise
+    show_report(gate, console)
+    if built.reused:
+        console.stage("reused", f"{count(built.reused, 'file')} of an interrupted build")
+    total = sum(file.size for file in built.files) or plan.size
+    number = len(built.files) or len(plan.operations)
+    where = printable(plan.output)
+    console.result(
+        f"built {where}: {count(number, 'file')}, {size(total)}\nnext: repokit push {where}",
+        {
+            "output": plan.output,
+            "files": [file.model_dump() for file in built.files],
+            "bytes": total,
+            "reused": built.reused,
+            "warnings": list(plan.warnings),
+        },
+        quiet=plan.output,
+    )
+
+
+def _show(plan: Plan, console: Console) -> None:
+    """The plan in a few lines: what becomes of the weights, what stays behind."""
+    summary = plan.summary
+    weights = f"{size(summary.weight_bytes)} in {count(summary.shards, 'file')}"
+    console.stage("plan", f"{count(summary.tensors, 'tensor')}, {summary.parameters:,} parameters, {weights}")
+    if summary.cast:
+        kept = f"; {count(summary.kept, 'tensor')} kept as stored" if summary.kept else ""
+        saved = f"{size(summary.source_bytes)} become {size(summary.weight_bytes)}"
+        console.stage("cast", f"{count(summary.cast, 'tensor')}: {saved}{kept}")
+    if summary.renamed:
+        console.stage("rename", f"{count(summary.renamed, 'tensor')}: wrapper prefixes taken off, one to one")
+    if summary.tied:
+        console.stage("tie", f"{some(summary.tied)} equals the embedding byte for byte and is stored once")
+    if summary.dropped:
+        console.stage("drop", some(summary.dropped))
+    if plan.left_out:
+        left = [file.path for file in plan.left_out]
+        console.stage("left out", f"{some(left)} ({size(sum(file.size for file in plan.left_out))})")
+    for warning in plan.warnings:
+        console.warn(warning)
+
+
+def _only_plan(plan: Plan, gate: Gate, path: Path | None, console: Console) -> None:
+    """Lints the plan, prints its operations and, with `--plan`, writes it."""
+    from repokit import api
+
+    try:
+        api.check_plan(plan, gate)
+    except api.Stopped:
+        show_report(gate, console)
+        raise
+    show_report(gate, console)
+    if path is not None:
+        path.write_text(plan.model_dump_json(), encoding="utf-8")
+    paths = [operation.path for operation in plan.operations]
+    lines = [f"{operation.op:<12} {printable(operation.path)}" for operation in plan.operations]
+    after = f"wrote the plan to {path}; next: repokit build --apply {path}" if path else "nothing was written"
+    console.result(
+        "\n".join([*lines, after]),
+        {"output": plan.output, "plan": None if path is None else str(path), "files": paths},
+        quiet=plan.output if path is None else str(path),
+    )

@@ -1,0 +1,173 @@
+"""Everything that repokit prints: data on stdout; progress, messages and errors on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from repokit.printable import printable, size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+    from typing import TextIO
+
+    from repokit.errors import RepokitError
+
+
+class Format(StrEnum):
+    """What stdout carries."""
+
+    AUTO = "auto"
+    TEXT = "text"
+    JSON = "json"
+    QUIET = "quiet"
+
+
+# Colours of SGR, by what a piece of text is.
+_CODES: Final[Mapping[str, str]] = {
+    "error": "31;1",
+    "warning": "33;1",
+    "note": "36",
+    "good": "32",
+    "path": "1",
+    "dim": "2",
+    "stage": "36;1",
+}
+
+
+def chosen(format_: Format, *, json_: bool, quiet: bool) -> Format:
+    """The format that `--format`, `--json`, `-q` and REPOKIT_FORMAT ask for; the short flags win."""
+    if json_:
+        return Format.JSON
+    if quiet:
+        return Format.QUIET
+    if format_ is Format.AUTO:
+        wanted = os.environ.get("REPOKIT_FORMAT", "")
+        return Format(wanted) if wanted in set(Format) - {Format.AUTO} else Format.TEXT
+    return format_
+
+
+class Console:
+    """Prints for one command."""
+
+    def __init__(self, format_: Format = Format.TEXT) -> None:
+        self.format = format_
+
+    def data(self, text: str) -> None:
+        """A line, or lines, of what was asked for."""
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+    def result(self, text: str, document: Mapping[str, Any], *, quiet: str) -> None:
+        """What was done, in the chosen format: as text, as a JSON object, or as the one value that a script needs."""
+        match self.format:
+            case Format.JSON:
+                self.data(json.dumps(document, ensure_ascii=False))
+            case Format.QUIET:
+                self.data(quiet)
+            case _:
+                self.data(text)
+
+    def say(self, text: str) -> None:
+        """A message beside the data; silent with `-q` and `--json`."""
+        if self.format not in {Format.QUIET, Format.JSON}:
+            sys.stderr.write(text + "\n")
+
+    def stage(self, name: str, text: str) -> None:
+        """One step of a longer command: `plan     27 tensors ...`."""
+        self.say(f"{self.style(f'{name:<9}', 'stage')}{text}")
+
+    def warn(self, text: str) -> None:
+        """A warning; said in every format."""
+        sys.stderr.write(f"{styled('warning', 'warning', sys.stderr)}: {printable(text, 500)}\n")
+
+    def error(self, error: RepokitError) -> None:
+        """What happened, why it bites, what to do next."""
+        sys.stderr.write(f"{styled('error', 'error', sys.stderr)}: {printable(error, 1000)}\n")
+        for word, text in (("why", error.why), ("next", error.hint)):
+            if text:
+                sys.stderr.write(f"  {styled(f'{word:<5}', 'dim', sys.stderr)}{printable(text, 500)}\n")
+
+    def confirm(self, question: str) -> bool:
+        """Asks on the terminal; without one the answer is no."""
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return False
+        sys.stderr.write(f"{question} [y/N] ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+    def style(self, text: str, kind: str) -> str:
+        """Coloured for stdout where it is a terminal."""
+        return styled(text, kind, sys.stdout if self.format is Format.TEXT else sys.stderr)
+
+    def progress(self, verb: str) -> Progress:
+        """A display of stages and bytes; a context manager that is called with (stage, done, total)."""
+        return Progress(verb, silent=self.format in {Format.QUIET, Format.JSON})
+
+
+def styled(text: str, kind: str, stream: TextIO) -> str:
+    """The text in its colour, where the stream is a terminal that shows colours (https://no-color.org)."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or kind not in _CODES or not stream.isatty():
+        return text
+    return f"\x1b[{_CODES[kind]}m{text}\x1b[0m"
+
+
+_LINE_EVERY: Final = 30.0  # seconds between lines where there is no terminal
+_FRAME_EVERY: Final = 0.1
+
+
+class Progress:
+    """On a terminal one line that is rewritten; elsewhere one line every 30 seconds, so that logs stay short."""
+
+    def __init__(self, verb: str, *, silent: bool) -> None:
+        self._verb = verb
+        self._silent = silent
+        self._live = not silent and sys.stderr.isatty()
+        self._started = self._last = time.monotonic()
+        self._drawn = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._erase()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if self._silent or now - self._last < (_FRAME_EVERY if self._live else _LINE_EVERY):
+            return
+        self._last = now
+        line = self._line(stage, done, total, now - self._started)
+        if self._live:
+            self._erase()
+            sys.stderr.write(line)
+            self._drawn = True
+        else:
+            sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
+    def _line(self, stage: str, done: int, total: int, seconds: float) -> str:
+        filled = 20 * done // total if total else 0
+        rate = done / seconds if seconds else 0.0
+        left = f", {(total - done) / rate:.0f} s left" if rate and done < total else ""
+        bar = "█" * filled + "░" * (20 - filled)
+        return f"{self._verb} {stage:<9}{bar} {size(done)} of {size(total)}, {size(int(rate))}/s{left}, {_peak()} peak"
+
+    def _erase(self) -> None:
+        if self._drawn:
+            sys.stderr.write("\r\x1b[K")
+            self._drawn = False
+
+
+def _peak() -> str:
+    import resource
+
+    # Linux counts kilobytes, macOS bytes (getrusage(2)).
+    scale = 1 if sys.platform == "darwin" else 1024
+    return size(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale)

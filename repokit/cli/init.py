@@ -1,0 +1,44 @@
+"""repokit init."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from repokit.cli.console import Console, Format, chosen
+from repokit.cli.options import FormatOption, JsonOption, QuietOption
+
+
+def init(
+    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint, or the output directory of a run.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The recipe to write.")] = Path("repokit.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing recipe.")] = False,
+    format_: FormatOption = Format.AUTO,
+    json_: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Look at a checkpoint and write a commented repokit.yaml. Reads headers only."""
+    from repokit import api
+    from repokit.errors import UsageError
+
+    console = Console(chosen(format_, json_=json_, quiet=quiet))
+    if output.exists() and not force:
+        raise UsageError(f"{output} exists", why="what you wrote in it would be lost", hint="pass --force, or -o OTHER")
+    draft = api.init(checkpoint, recipe_folder=output.parent)
+    for line in draft.found:
+        console.say(f"  {line}")
+    for nested in draft.nested:
+        metric = "" if nested.metric is None else f"  eval_loss {nested.metric:.4f}"
+        console.say(f"  checkpoint {nested.path}{metric}{'  (best)' if nested.best else ''}")
+    temporary = output.with_name(f".{output.name}.{os.getpid()}")
+    temporary.write_text(draft.text, encoding="utf-8")
+    temporary.replace(output)
+    todo = " and ".join(draft.missing)
+    console.result(
+        f"wrote {output}: it needs {todo} from you; then repokit build",
+        {"recipe": str(output), "source": str(draft.source), "needs": list(draft.missing), "found": list(draft.found)},
+        quiet=str(output),
+    )

@@ -1,0 +1,56 @@
+"""repokit lint."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from repokit.cli.console import Console, Format, chosen
+from repokit.cli.options import FormatOption, JsonOption, QuietOption
+
+
+class FailOn(StrEnum):
+    """From which severity on the exit code is 1."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+    NEVER = "never"
+
+
+def lint(
+    target: Annotated[str, typer.Argument(help="A directory.")] = ".",
+    select: Annotated[
+        list[str] | None, typer.Option("--select", help="Only these rules: codes, families or names.")
+    ] = None,
+    ignore: Annotated[list[str] | None, typer.Option("--ignore", help="Not these rules.")] = None,
+    fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit 1 from this severity on.")] = FailOn.ERROR,
+    format_: FormatOption = Format.AUTO,
+    json_: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Check a repository: index and shards, weights and config, tokenizer, chat template, card and license."""
+    from repokit import api
+    from repokit.linter.finding import Severity
+    from repokit.linter.reporters import json, text
+
+    console = Console(chosen(format_, json_=json_, quiet=quiet))
+    waived = tuple(api.Ignore(word, "command line") for word in _words(ignore))
+    linted = api.lint(target, selection=api.Selection(select=_words(select), ignore=waived))
+    match console.format:
+        case Format.JSON:
+            console.data(json.render(linted.report, linted.locate))
+        case Format.QUIET:
+            for finding in linted.report.findings:
+                console.data(f"{finding.code} {finding.path}")
+        case _:
+            console.data(text.render(linted.report, linted.locate, console.style))
+    threshold = None if fail_on is FailOn.NEVER else Severity[fail_on.name]
+    raise typer.Exit(linted.report.exit_code(threshold))
+
+
+def _words(values: list[str] | None) -> tuple[str, ...]:
+    """Flags may be repeated, or carry several words with commas between them."""
+    return tuple(word.strip() for value in values or () for word in value.split(",") if word.strip())

@@ -1,0 +1,125 @@
+"""repokit push."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from repokit.cli.console import Console, Format, chosen
+from repokit.cli.options import FormatOption, JsonOption, QuietOption, YesOption
+from repokit.cli.report import show_report
+from repokit.errors import UsageError
+from repokit.printable import count, printable, size
+
+if TYPE_CHECKING:
+    from repokit.publisher.changes import Changes
+    from repokit.publisher.push import PushResult
+
+
+def push(
+    directory: Annotated[Path, typer.Argument(help="A finished repository.")],
+    repo_id: Annotated[str | None, typer.Argument(help="org/name; the recipe's by default.")] = None,
+    revision: Annotated[
+        str | None, typer.Option("--revision", help="An existing branch; the recipe's, then main by default.")
+    ] = None,
+    create: Annotated[bool, typer.Option("--create", help="Create the repository if it does not exist.")] = False,
+    create_branch: Annotated[
+        bool, typer.Option("--create-branch", help="Create the branch if it does not exist.")
+    ] = False,
+    private: Annotated[
+        bool | None, typer.Option("--private/--no-private", help="Visibility of a repository that is created.")
+    ] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="A tag for the new commit. Tags are never moved.")] = None,
+    commit_message: Annotated[str | None, typer.Option("--commit-message", help="Of the one commit.")] = None,
+    token: Annotated[str | None, typer.Option("--token", help="Instead of HF_TOKEN or `hf auth login`.")] = None,
+    recipe: Annotated[Path, typer.Option("--recipe", help="Where repo and push settings are read from.")] = Path(
+        "repokit.yaml"
+    ),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; upload nothing.")] = False,
+    yes: YesOption = False,
+    format_: FormatOption = Format.AUTO,
+    json_: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Push a finished repository: lint, one commit on exactly one branch, verified, then tagged."""
+    from repokit import api
+
+    console = Console(chosen(format_, json_=json_, quiet=quiet))
+    request = api.push_request(
+        directory,
+        repo_id,
+        recipe=recipe,
+        revision=revision,
+        tag=tag,
+        private=private,
+        message=commit_message,
+    )
+    console.stage("target", f"{printable(request.repo_id)} at {printable(request.revision)}")
+    gate = api.Gate(request.selection)
+    try:
+        with console.progress("push") as progress:
+            result = api.push(
+                request,
+                create=create,
+                create_branch=create_branch,
+                token=token,
+                dry_run=dry_run,
+                gate=gate,
+                approve=lambda changes: _approve(changes, console, dry_run=dry_run, yes=yes),
+                progress=progress,
+            )
+    except api.Stopped:
+        show_report(gate, console)
+        raise
+    _show(result, console)
+
+
+def _approve(changes: Changes, console: Console, *, dry_run: bool, yes: bool) -> None:
+    """Shows what the push changes, and asks before it deletes anything."""
+    for sign, files in (("+", changes.added), ("~", changes.changed), ("-", changes.deleted)):
+        for file in files:
+            console.say(f"  {sign} {printable(file.path)}  {size(file.size)}")
+    if changes.unchanged:
+        console.say(f"  = {count(len(changes.unchanged), 'file')} unchanged")
+    if dry_run or yes or not changes.deleted:
+        return
+    question = f"delete {count(len(changes.deleted), 'file')} from the revision?"
+    if not console.confirm(question):
+        raise UsageError(
+            f"the push would {question.removesuffix('?')}, and nobody said yes",
+            why="a push makes the revision equal the directory",
+            hint="look with --dry-run, then pass --yes",
+        )
+
+
+def _show(result: PushResult, console: Console) -> None:
+    for note in result.notes:
+        console.warn(note)
+    sent = sum(file.size for file in (*result.changes.added, *result.changes.changed))
+    if result.dry_run:
+        made = f", creates the {' and the '.join(sorted(result.creates))}" if result.creates else ""
+        text = f"would push {size(sent)} to {result.repo_id} at {result.revision}{made}; nothing was touched"
+    else:
+        tag = f", tag {printable(result.tag)}" if result.tag else ""
+        verified = count(result.verified_files, "file")
+        text = f"commit {(result.commit or '')[:7]}, {verified} verified{tag}\n{result.url}"
+    console.result(
+        text,
+        {
+            "repo": result.repo_id,
+            "revision": result.revision,
+            "commit": result.commit,
+            "parent": result.parent,
+            "tag": result.tag,
+            "url": result.url,
+            "dry_run": result.dry_run,
+            "creates": sorted(result.creates),
+            "added": [file.path for file in result.changes.added],
+            "changed": [file.path for file in result.changes.changed],
+            "deleted": [file.path for file in result.changes.deleted],
+            "verified": result.verified_files,
+        },
+        quiet=result.url,
+    )

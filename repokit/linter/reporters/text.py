@@ -1,0 +1,63 @@
+"""The report for people: one block a finding, worst first; then one line that says what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from repokit.linter.finding import Severity
+from repokit.printable import count, printable, some
+
+if TYPE_CHECKING:
+    from repokit.linter.finding import Coverage, Finding, Report
+    from repokit.linter.places import Locate
+
+Style = Callable[[str, str], str]  # text and what it is: `error`, `warning`, `note`, `path`, `dim`
+
+
+def render(report: Report, locate: Locate, style: Style = lambda text, _kind: text) -> str:
+    """The report as text with a line end; `style` colours it where the terminal can."""
+    lines = [line for finding in report.findings for line in _finding(finding, locate, style)]
+    lines += [*_gaps(report.coverage, style), _verdict(report, style)]
+    return "\n".join(lines) + "\n"
+
+
+def _finding(finding: Finding, locate: Locate, style: Style) -> Iterator[str]:
+    where = printable(finding.path, 400)
+    if place := locate(finding):
+        where += ":" + ":".join(str(number) for number in place if number is not None)
+    elif finding.place:
+        where += f" {printable(finding.place)}"
+    severity = finding.severity.word
+    yield f"{style(where, 'path')}: {style(severity, severity)} {finding.code} {printable(finding.message, 400)}"
+    if len(finding.names) > 1:
+        yield f"    {style('names', 'dim')} {some(finding.names, limit=5)}"
+    if finding.why:
+        yield f"    {style('why', 'dim')}   {printable(finding.why, 400)}"
+    if finding.hint:
+        yield f"    {style('fix', 'dim')}   {printable(finding.hint, 400)}"
+
+
+def _gaps(coverage: Coverage, style: Style) -> Iterator[str]:
+    """Everything that was not judged: unread is never clean."""
+    if coverage.not_checked:
+        reasons: dict[str, list[str]] = {}
+        for code, reason in coverage.not_checked.items():
+            reasons.setdefault(reason, []).append(code)
+        for reason, codes in reasons.items():
+            yield f"{style('not checked', 'warning')}: {some(sorted(codes), limit=8)}, because {printable(reason, 400)}"
+    for value in coverage.unknown:
+        yield f"{style('not known to this version', 'note')}: {printable(value, 400)}"
+    for code, error in coverage.broken.items():
+        yield f"{style('internal error', 'error')}: rule {code} failed: {error}; please report it"
+
+
+def _verdict(report: Report, style: Style) -> str:
+    parts = [
+        style(count(number, severity.word), severity.word)
+        for severity in (Severity.ERROR, Severity.WARNING, Severity.NOTE)
+        if (number := report.count(severity))
+    ]
+    checked = count(len(report.coverage.checked), "rule")
+    found = ", ".join(parts) if parts else style("clean", "good")
+    return f"{printable(report.target)}: {found} ({checked} checked)"

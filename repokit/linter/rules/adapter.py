@@ -1,0 +1,149 @@
+"""ADP: adapters of PEFT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from repokit.linter.examples import DELETE, Example, edited
+from repokit.linter.finding import Finding, Severity
+from repokit.linter.rule import Reads, Rule
+from repokit.printable import count, printable
+from repokit.repo.adapter import ADAPTER_CONFIG, adapters
+from repokit.repo.card import is_path, is_repo_id
+from repokit.repo.weights import ADAPTER
+
+if TYPE_CHECKING:
+    from repokit.repo.adapter import Adapter
+    from repokit.repo.repository import Repository
+
+QUERY: Final = "base_model.model.model.layers.0.self_attn.q_proj."
+
+
+class UnusableBaseModel(Rule):
+    """An adapter does not say for which base model it is, or names a folder of the machine that trained it.
+
+    Whoever loads the adapter gets an error about a model that does not exist; no one can tell what it belongs to.
+    """
+
+    code = "ADP101"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (
+        Example("the base was an object in memory", {ADAPTER_CONFIG: {"base_model_name_or_path": None}}, "lora"),
+        Example(
+            "the base was loaded from a folder", {ADAPTER_CONFIG: {"base_model_name_or_path": "/data/base"}}, "lora"
+        ),
+        Example("a folder beside", {ADAPTER_CONFIG: {"base_model_name_or_path": "../base"}}, "lora"),
+        Example("Python's None as text", {ADAPTER_CONFIG: {"base_model_name_or_path": "None"}}, "lora"),
+        Example("the key is gone", {ADAPTER_CONFIG: {"base_model_name_or_path": DELETE}}, "lora"),
+    )
+    good = (Example("an id without an owner", {ADAPTER_CONFIG: {"base_model_name_or_path": "gpt2"}}, "lora"),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for adapter in adapters(repository):
+            config = adapter.config
+            base = config.raw.get("base_model_name_or_path")
+            if base is None:
+                message = "names no base model"
+            elif not isinstance(base, str) or (is_repo_id(base) and base != "None"):
+                continue  # a wrong type is another rule's
+            else:
+                message = f"names {printable(base, 80)!r}, " + ("a path" if is_path(base) else "no id of the Hub")
+            place = config.at("base_model_name_or_path")
+            yield self.finding(config.path, message, place=place, hint="write the base model's id on the Hub")
+
+
+class UnpairedFactor(Rule):
+    """Of the two factors of a LoRA module only one was saved.
+
+    PEFT leaves the other at its initial value, zero or noise: the module does nothing, or harm, without an error.
+    """
+
+    code = "ADP102"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (Example("one factor was lost", {ADAPTER: edited(drop=(QUERY + "lora_B.weight",))}, "lora"),)
+    good = (Example("both factors of every module", base="lora"),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for path, adapter in with_weights(repository):
+            alone = [module for module, pair in adapter.pairs.items() if pair.a is None or pair.b is None]
+            if alone:
+                message = f"has one of two factors in {count(len(alone), 'module')}"
+                yield self.finding(path, message, names=alone, place=alone[0])
+
+
+class FlattenedFactor(Rule):
+    """A factor of a LoRA module has one dimension.
+
+    It is the flat part of a sharded run (ZeRO-3, FSDP) that was not gathered before saving: loading stops with a size
+    mismatch.
+    """
+
+    code = "ADP103"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (Example("a flat parameter", {ADAPTER: edited(add={QUERY + "lora_A.weight": ("F32", (64,))})}, "lora"),)
+    good = (Example("matrices", base="lora"),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for path, adapter in with_weights(repository):
+            factors = (tensor for pair in adapter.pairs.values() for tensor in (pair.a, pair.b) if tensor is not None)
+            if flat := [tensor.name for tensor in factors if len(tensor.shape) < 2 and tensor.size]:
+                yield self.finding(path, f"has {count(len(flat), 'flat factor')}", names=flat, place=flat[0])
+
+
+class RankMismatch(Rule):
+    """The factors of a LoRA module have another rank than adapter_config.json says.
+
+    Loading stops with a size mismatch.
+    """
+
+    code = "ADP104"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (
+        Example("the config of another run", {ADAPTER_CONFIG: {"r": 64}}, "lora"),
+        Example("ranks that differ, and no pattern", {ADAPTER_CONFIG: {"rank_pattern": {"q_proj": 8}}}, "lora"),
+    )
+    good = (
+        Example(
+            "every module in a pattern", {ADAPTER_CONFIG: {"r": 8, "rank_pattern": {"q_proj": 4, "v_proj": 4}}}, "lora"
+        ),
+        Example(
+            "a pattern that only PEFT can read", {ADAPTER_CONFIG: {"r": 8, "rank_pattern": {"(q|v)_proj": 4}}}, "lora"
+        ),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for path, adapter in with_weights(repository):
+            if not plain_lora(adapter):
+                continue
+            ranks = {module: (pair.rank, adapter.rank_of(module)) for module, pair in adapter.pairs.items()}
+            wrong = [module for module, (rank, said) in ranks.items() if None not in (rank, said) and rank != said]
+            if wrong:
+                rank, said = ranks[wrong[0]]
+                message = f"has rank {rank} in {count(len(wrong), 'module')}; {adapter.config.path} says {said}"
+                yield self.finding(path, message, names=wrong, place=wrong[0], hint="set r and rank_pattern to match")
+
+
+RULES: Final = (UnusableBaseModel(), UnpairedFactor(), FlattenedFactor(), RankMismatch())
+
+
+def with_weights(repository: Repository) -> Iterator[tuple[str, Adapter]]:
+    """Adapters whose weights are a .safetensors file, with its path."""
+    for adapter in adapters(repository):
+        if adapter.weights is not None:
+            yield adapter.weights, adapter
+
+
+def plain_lora(adapter: Adapter) -> bool:
+    """Whether the rows of A are the rank: not where whole parameters of experts or blocks of a matrix are adapted."""
+    config = adapter.config
+    special = any(config.raw.get(key) for key in ("target_parameters", "use_bdlora", "use_qalora"))
+    return config.string("peft_type") == "LORA" and not special

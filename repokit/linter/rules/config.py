@@ -1,0 +1,260 @@
+"""CFG: config.json."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from repokit.formats.tensors import TORCH_NAMES
+from repokit.linter.examples import DELETE, Example
+from repokit.linter.finding import Finding, Severity
+from repokit.linter.rule import Reads, Rule
+from repokit.printable import count, printable
+from repokit.repo.config import CONFIG, TOKEN_ID_KEYS
+from repokit.repo.weights import SINGLE
+
+if TYPE_CHECKING:
+    from repokit.repo.repository import Repository
+
+
+class MissingModelType(Rule):
+    """config.json names no model_type.
+
+    `AutoConfig`, `AutoModel` and every server that goes by them stop: they do not know what to build.
+    """
+
+    code = "CFG101"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (Example("a config written by hand", {CONFIG: {"model_type": DELETE}}),)
+    good = (
+        Example(
+            "a model of another library",
+            {CONFIG: '{"sampling_rate": 24000}', "README.md": "---\nlicense: mit\nlibrary_name: openvoice\n---\n"},
+        ),
+        Example("a model of diffusers", {CONFIG: '{"_class_name": "AutoencoderKL"}'}),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        config = repository.config
+        if config is not None and not config.model_type and of_transformers(repository):
+            yield self.finding(CONFIG, "has no model_type", hint="take it from the config.json of the base model")
+
+
+class MissingArchitectures(Rule):
+    """config.json does not say which class the weights are of.
+
+    vLLM, SGLang and converters choose their implementation by `architectures` and stop without it.
+    """
+
+    code = "CFG201"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (
+        Example("a trainer's own saver", {CONFIG: {"architectures": DELETE}}),
+        Example(
+            "only in the language model",
+            {CONFIG: {"architectures": None, "language_config": {"architectures": ["LlamaForCausalLM"]}}},
+        ),
+    )
+    good = (
+        Example(
+            "a model_type alone, beside a GGUF file",
+            {CONFIG: '{"model_type": "llama"}', SINGLE: None, "model.gguf": b"GGUF"},
+        ),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        config = repository.config
+        if config is None or config.model_type is None or repository.weights.main is None:
+            return
+        if config.raw.get("architectures") in (None, []) and not repository.weights.of_adapter:
+            yield self.finding(CONFIG, "names no architectures", hint='"architectures": ["...ForCausalLM"]')
+
+
+class UnknownDtype(Rule):
+    """The dtype in config.json is not the name of a torch dtype.
+
+    transformers looks it up in torch, and stops with AttributeError before it reads a weight.
+    """
+
+    code = "CFG102"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (
+        Example("str() of a dtype", {CONFIG: {"dtype": "torch.bfloat16"}}),
+        Example("a header's spelling", {CONFIG: {"dtype": "BF16"}}),
+        Example("a loader's word", {CONFIG: {"dtype": DELETE, "torch_dtype": "auto"}}),
+    )
+    good = (
+        Example("torch's other name for float16", {CONFIG: {"dtype": DELETE, "torch_dtype": "bfloat16"}}),
+        Example("a type of a later torch", {CONFIG: {"dtype": "float6_e3m2fn"}}),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for level in () if repository.config is None else repository.config.levels:
+            for key in ("dtype", "torch_dtype"):
+                if (name := level.string(key)) is not None and not is_torch_dtype(name):
+                    near = name.removeprefix("torch.")
+                    hint = f'"{near}"' if is_torch_dtype(near) else f"one of {', '.join(list(TORCH_NAMES)[:4])}"
+                    yield self.finding(
+                        CONFIG, f"is {printable(name, 40)!r}, no torch dtype", place=level.at(key), hint=hint
+                    )
+
+
+class ConflictingDtypes(Rule):
+    """`dtype` and the older `torch_dtype` in config.json differ.
+
+    transformers 5 reads the first, transformers 4 and many servers the second: the same repository is loaded in two
+    precisions.
+    """
+
+    code = "CFG202"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (Example("a cast that changed one of them", {CONFIG: {"torch_dtype": "float16"}}),)
+    good = (Example("both spellings, one value", {CONFIG: {"torch_dtype": "bfloat16"}}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for level in () if repository.config is None else repository.config.levels:
+            new, old = level.string("dtype"), level.string("torch_dtype")
+            if new is not None and old is not None and new != old:
+                message = f"is {printable(old, 40)!r}, and dtype is {printable(new, 40)!r}"
+                yield self.finding(CONFIG, message, place=level.at("torch_dtype"))
+
+
+class TokenOutOfRange(Rule):
+    """A token id in config.json is not in the vocabulary.
+
+    As a padding id it stops with an index error, on a GPU with an illegal memory access; as an end id it never comes.
+    """
+
+    code = "CFG103"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (
+        Example("a padding id beside the last row", {CONFIG: {"pad_token_id": 32}}),
+        Example("an end id of another tokenizer", {CONFIG: {"eos_token_id": [4, 128009]}}),
+        Example("an end id below zero", {CONFIG: {"eos_token_id": -1}}),
+        Example("in a nested config", {CONFIG: {"text_config": {"vocab_size": 32, "bos_token_id": 32}}}),
+    )
+    good = (
+        Example("no padding, as LLaMA 1 spelled it", {CONFIG: {"pad_token_id": -1}}),
+        Example("no weights: the vocabulary of config.json", {SINGLE: None}),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        config = repository.config
+        for level in () if config is None else config.levels:
+            of_text = config is not None and level.pointer in {"", config.text.pointer}
+            rows = repository.weights.token_rows if of_text else level.integer("vocab_size")
+            for key in TOKEN_ID_KEYS:
+                if wrong := [number for number in level.integers(key) if not is_token(number, key, rows)]:
+                    message = f"is {printable(wrong[0])}; " + (
+                        f"the vocabulary has {rows:,} rows" if rows is not None else "ids begin at 0"
+                    )
+                    yield self.finding(CONFIG, message, place=level.at(key), names=tuple(map(str, wrong)))
+
+
+class LayerTypesMismatch(Rule):
+    """A list with one entry a layer has another length than the number of layers.
+
+    transformers 5 refuses the config: extra layers that draft tokens do not count.
+    """
+
+    code = "CFG104"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (
+        Example("a layer that drafts tokens was counted", {CONFIG: {"layer_types": ["full_attention"] * 3}}),
+        Example("layers were cut away", {CONFIG: {"mlp_layer_types": ["dense"]}}),
+    )
+    good = (Example("one entry a layer", {CONFIG: {"layer_types": ["sliding_attention", "full_attention"]}}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for level in () if repository.config is None else repository.config.levels:
+            layers = level.integer("num_hidden_layers")
+            for key in ("layer_types", "mlp_layer_types"):
+                types = level.raw.get(key)
+                if layers is not None and isinstance(types, list) and len(types) != layers:
+                    message = f"has {count(len(types), 'entry', 'entries')}; num_hidden_layers is {printable(layers)}"
+                    yield self.finding(CONFIG, message, place=level.at(key))
+
+
+class ImpossibleSize(Rule):
+    """A size in config.json is not one that a model can have.
+
+    A placeholder that was never filled in, or a number that makes its reader allocate or loop without end.
+    """
+
+    code = "CFG105"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (
+        Example("the vocabulary was to be filled in later", {CONFIG: {"vocab_size": -1}}),
+        Example("no heads", {CONFIG: {"num_attention_heads": 0}}),
+        Example("more layers than bytes in memory", {CONFIG: {"num_hidden_layers": 10**12}}, also=("WGT104",)),
+    )
+    good = (Example("a model without attention heads", {CONFIG: {"num_attention_heads": None}}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for level in () if repository.config is None else repository.config.levels:
+            for key, most in SIZES.items():
+                value = level.integer(key)
+                if value is not None and not 0 < value <= most:
+                    yield self.finding(CONFIG, f"is {printable(value, 40)}", place=level.at(key))
+
+
+RULES: Final = (
+    MissingModelType(),
+    UnknownDtype(),
+    TokenOutOfRange(),
+    LayerTypesMismatch(),
+    ImpossibleSize(),
+    MissingArchitectures(),
+    ConflictingDtypes(),
+)
+
+# Far above every model there is (vocabulary 1 M, hidden size 64 k, 128 layers in 2026).
+SIZES: Final = {
+    "vocab_size": 2**31 - 1,
+    "hidden_size": 2**24,
+    "num_attention_heads": 2**16,
+    "num_hidden_layers": 10_000,
+}
+
+# Every dtype that is an attribute of torch 2.13 beside those that a header can hold, and the pattern of later ones:
+# a width, and for floats the exponent and mantissa.
+OTHER_DTYPES: Final = frozenset(
+    {"half", "float", "double", "short", "int", "long", "cfloat", "cdouble", "chalf", "complex32", "complex128"}
+)
+LATER_DTYPES: Final = re.compile(r"u?int[1-7]|float[0-9]{1,2}_e[0-9]m[0-9][a-z0-9_]*")
+
+
+def is_torch_dtype(name: str) -> bool:
+    """Whether `getattr(torch, name)` is a dtype, in this torch or perhaps in a later one."""
+    return name in TORCH_NAMES or name in OTHER_DTYPES or LATER_DTYPES.fullmatch(name) is not None
+
+
+def is_token(number: int, key: str, rows: int | None) -> bool:
+    """Whether an id is in the vocabulary, or the -1 by which LLaMA 1 said that there is no padding."""
+    return (rows is None or number < rows) and (number >= 0 or (number == -1 and key == "pad_token_id"))
+
+
+def of_transformers(repository: Repository) -> bool:
+    """Whether this is a repository for transformers: it says so or says nothing, and it looks like one."""
+    config, card = repository.config, repository.card
+    library = None if card is None else card.library_name
+    if config is None or library not in (None, "transformers") or repository.weights.of_adapter:
+        return False
+    if "_class_name" in config or "pretrained_cfg" in config:  # diffusers; timm, which transformers wraps
+        return False
+    return "architectures" in config or "transformers_version" in config or repository.has("tokenizer_config.json")

@@ -1,0 +1,159 @@
+"""FIL: files and layout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from repokit.errors import InputError
+from repokit.formats.signature import LFS_POINTER
+from repokit.linter.examples import Example
+from repokit.linter.finding import Finding, Severity
+from repokit.linter.rule import Reads, Rule
+from repokit.repo.source import Kind
+
+if TYPE_CHECKING:
+    from repokit.repo.repository import Repository
+
+POINTER: Final = (
+    "version https://git-lfs.github.com/spec/v1\n"
+    "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
+)
+
+
+class MalformedFile(Rule):
+    """A file is not what its name says.
+
+    Loaders stop at it, or two of them read different things; what depends on it could not be checked.
+    """
+
+    code = "FIL101"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (
+        Example("a trailing comma in config.json", {"config.json": '{"model_type": "llama",}'}),
+        Example("the end of the weights was not copied", {"model.safetensors": lambda content: content[:-100]}),
+        Example("torch.save under another name", {"model.safetensors": b"PK\x03\x04" + bytes(60)}),
+        Example("the same key twice", {"generation_config.json": '{"eos_token_id": 4, "eos_token_id": 2}'}),
+        Example("a card whose front matter is never closed", {"README.md": "---\nlicense: mit\n"}),
+    )
+    good = (Example("every file parses"),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for path in repository.files:
+            if is_pointer(repository, path):
+                continue
+            try:
+                parse(repository, path)
+            except InputError as error:
+                yield self.finding(
+                    error.path or path, error.what, place=error.place, why=error.why or self.why, hint=error.hint
+                )
+
+
+class LfsPointer(Rule):
+    """A file is a Git LFS pointer instead of the file it points to.
+
+    The repository was cloned without `git lfs pull`, or copied by a tool that does not know LFS: nothing loads.
+    """
+
+    code = "FIL102"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (
+        Example("the weights were never pulled", {"model.safetensors": POINTER}),
+        Example("the tokenizer was never pulled", {"tokenizer.json": POINTER}),
+    )
+    good = (Example("a card that quotes a pointer", {"README.md": lambda card: card + POINTER.encode()}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        if pointers := [path for path in repository.files if is_pointer(repository, path)]:
+            message = "is a Git LFS pointer, not the file" if len(pointers) == 1 else "and others are Git LFS pointers"
+            yield self.finding(pointers[0], message, names=pointers, hint="run `git lfs pull` in the clone")
+
+
+class BrokenLink(Rule):
+    """A link leads nowhere, or out of the repository.
+
+    Uploads follow links: what lies behind one is published, and what is not there is missing.
+    """
+
+    code = "FIL103"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.LISTING
+    bad = (
+        Example("a Hub cache copied without its blobs", {"model.safetensors": Kind.BROKEN_LINK}),
+        Example("a link into the home directory", {"tokenizer.json": Kind.OUTSIDE_LINK}),
+    )
+    good = (Example("regular files"),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for path, entry in repository.files.items():
+            if entry.kind is not Kind.FILE:
+                yield self.finding(path, f"is a {entry.kind}", hint="replace it by the file itself, or delete it")
+
+
+# What trainers and launchers leave beside the weights (formats.md 12.1, 12.5; transformers trainer.py, accelerate
+# checkpointing.py, deepspeed zero_to_fp32.py).
+TRAINING_STATE: Final = re.compile(
+    r"(?:^|/)(?:optimizer(?:_\d+)?\.(?:pt|bin|safetensors)|scheduler\.(?:pt|bin)|scaler\.pt"
+    r"|rng_state(?:_\d+)?\.pth|random_states_\d+\.pkl|training_args(?: \(\d+\))?\.bin|trainer_state\.json"
+    r"|global_step\d+/.*|zero_pp_rank_.*|.*_optim_states\.pt|mp_rank_\d+_model_states\.pt|zero_to_fp32\.py"
+    r"|sampler(?:_\d+)?\.bin|dl_state_dict(?:_\d+)?\.bin|custom_checkpoint_\d+\.pkl|user_content\.pt"
+    r"|optimizer_\d+/.*|pytorch_model_fsdp_\d+/.*|rank\d+-of-\d+-optimizer\.pt)$"
+)
+CHECKPOINT_FOLDER: Final = re.compile(r"(?:^|/)(checkpoint-\d+)/")
+
+
+class TrainingState(Rule):
+    """State of the training run lies in the repository.
+
+    Optimizer and random state are larger than the model, useless to whoever loads it, and pickles: `training_args.bin`
+    is code that scanners flag, and it holds the paths and names of the machine that trained.
+    """
+
+    code = "FIL201"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.LISTING
+    bad = (
+        Example("a checkpoint folder published as it lay", {"optimizer.pt": b"PK\x03\x04", "rng_state.pth": b"PK"}),
+        Example("the arguments of the run", {"training_args.bin": b"PK\x03\x04"}),
+        Example("an earlier checkpoint in the repository", {"checkpoint-31/config.json": "{}"}),
+    )
+    good = (Example("only the model"),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        left = [path for path in repository.files if TRAINING_STATE.search(path) or CHECKPOINT_FOLDER.search(path)]
+        if left:
+            message = "is training state" if len(left) == 1 else f"and {len(left) - 1:,} more are training state"
+            hint = "`repokit build` leaves it out; in a finished repository, delete it"
+            yield self.finding(left[0], message, names=left, hint=hint)
+
+
+RULES: Final = (MalformedFile(), LfsPointer(), BrokenLink(), TrainingState())
+
+
+def is_pointer(repository: Repository, path: str) -> bool:
+    """Whether a file begins as Git LFS pointers do. Pointers are small: larger files are not opened."""
+    return repository.files[path].size < 1024 and repository.head(path).startswith(LFS_POINTER)
+
+
+def parse(repository: Repository, path: str) -> None:
+    """Reads a file by the format that its name promises.
+
+    Raises:
+        InputError: It has another.
+    """
+    if path.endswith(".safetensors"):
+        repository.header(path)
+    elif path in repository.weights.index_paths:
+        repository.weights.index_at(path)
+    elif path.endswith(".json"):
+        repository.json(path)
+    elif path == "README.md":
+        _ = repository.card

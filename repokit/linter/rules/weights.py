@@ -1,0 +1,199 @@
+"""WGT: weight files and the tensors in them, from headers alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from repokit.linter.examples import Example, edited, safetensors, tensors_of
+from repokit.linter.finding import Finding, Severity
+from repokit.linter.rule import Reads, Rule
+from repokit.printable import count
+from repokit.repo.weights import ADAPTER, SINGLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from repokit.repo.repository import Repository
+
+LORA_QUERY: Final = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
+
+
+def prefixed(prefix: str) -> Callable[[bytes], bytes]:
+    """A change that puts a prefix before every name."""
+    return edited(rename=lambda name: prefix + name)
+
+
+# Markers of quantizers (`scaled_fp8`, shape [0]) have names of other kinds.
+MUST_HOLD: Final = re.compile(r"(?:weight|bias)$|lora_").search
+
+
+class EmptyTensor(Rule):
+    """A weight has no elements.
+
+    The parts of a sharded run were not gathered before saving (ZeRO-3, FSDP): loading stops with a size mismatch, and
+    the values are nowhere in the repository.
+    """
+
+    code = "WGT101"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (
+        Example(
+            "one layer was not gathered",
+            {SINGLE: edited(add={"model.layers.1.self_attn.o_proj.weight": ("BF16", (0,))})},
+        ),
+        Example("an adapter saved on one rank", {ADAPTER: edited(add={LORA_QUERY: ("F32", (0, 16))})}, "lora"),
+    )
+    good = (
+        Example("a marker without elements", {SINGLE: edited(add={"scaled_fp8": ("F8_E4M3", (0,))})}),
+        Example("a scalar", {SINGLE: edited(add={"model.num_batches_tracked": ("I64", ())})}),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for path in repository.weights.safetensors:
+            tensors = repository.header(path).tensors
+            if empty := [tensor.name for tensor in tensors if tensor.begin == tensor.end and MUST_HOLD(tensor.name)]:
+                message = f"has {count(len(empty), 'weight')} without elements"
+                hint = "save again with the parameters gathered (stage3_gather_16bit_weights_on_model_save for ZeRO-3)"
+                yield self.finding(path, message, names=empty, place=empty[0], hint=hint)
+
+
+class FileWithoutTensors(Rule):
+    """A weight file holds no tensors.
+
+    It opens without complaint, and the model keeps its random initial values.
+    """
+
+    code = "WGT102"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (Example("only metadata was written", {"extra/model.safetensors": safetensors({})}),)
+    good = (Example("one tensor", {"extra/model.safetensors": safetensors({"scale": ("F32", ())})}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for path in repository.weights.safetensors:
+            if not repository.header(path).tensors:
+                yield self.finding(path, "holds no tensors", hint="delete it, or save the weights again")
+
+
+def respelled(content: bytes, new: bytes, old: bytes, which: int = 1) -> bytes:
+    """A .safetensors file with one spelling in its header changed: the first or, with -1, the last of its kind."""
+    length = int.from_bytes(content[:8], "little")
+    header, data = content[8 : 8 + length], content[8 + length :]
+    parts = (header.split(old, 1) if which == 1 else header.rsplit(old, 1)) if old in header else [header]
+    header = new.join(parts)
+    return len(header).to_bytes(8, "little") + header + data
+
+
+class NonstandardHeader(Rule):
+    """A header has what the safetensors specification does not allow and its library reads.
+
+    Stricter readers refuse the file.
+    """
+
+    code = "WGT201"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (
+        Example("white space before the brace", {SINGLE: lambda content: respelled(content, b" {", b"{")}),
+        Example(
+            "a field of someone's own", {SINGLE: lambda content: respelled(content, b'"by":"me","dtype"', b'"dtype"')}
+        ),
+    )
+    good = (Example("white space after the last brace", {SINGLE: lambda content: respelled(content, b"} ", b"}", -1)}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for path in repository.weights.safetensors:
+            for remark in repository.header(path).remarks:
+                yield self.finding(path, remark, place="header", hint="write the file again with safetensors")
+
+
+class MissingFormat(Rule):
+    """A weight file does not say for which framework it was written.
+
+    transformers before 5 and fastsafetensors refuse a file without `"format": "pt"` in its metadata.
+    """
+
+    code = "WGT301"
+    severity = Severity.NOTE
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (
+        Example("no metadata", {SINGLE: lambda content: safetensors(tensors_of(content), {})}),
+        Example("other metadata", {SINGLE: lambda content: safetensors(tensors_of(content), {"step": "500"})}),
+    )
+    good = (Example("written by MLX", {SINGLE: lambda content: safetensors(tensors_of(content), {"format": "mlx"})}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        paths = repository.weights.safetensors
+        bare = [path for path in paths if "format" not in (repository.header(path).metadata or {})]
+        if bare:
+            message = (
+                "has no format in its metadata" if len(bare) == 1 else "and others have no format in their metadata"
+            )
+            yield self.finding(bare[0], message, names=bare, place="__metadata__")
+
+
+# What wrappers put into names: torch.compile, DistributedDataParallel, FSDP, DeepSpeed, activation checkpointing, and
+# PEFT where adapters were not merged. The last: transformers that saved a composed model under another class.
+WRAPPERS: Final = (
+    "_orig_mod.",
+    "\nmodule.",
+    ".module.",
+    "_fsdp_wrapped_module.",
+    "_forward_module.",
+    "_checkpoint_wrapped_module.",
+    "base_model.model.",
+    ".base_layer.",
+    ".lora_A.",
+    ".lora_B.",
+    "language_model.language_model.",
+)
+OF_ADAPTERS: Final = frozenset({"base_model.model.", ".base_layer.", ".lora_A.", ".lora_B."})
+
+
+class WrapperPrefix(Rule):
+    """Names of tensors carry the name of a wrapper that was around the model when it was saved.
+
+    transformers matches tensors by name: it loads the model with all of these at their random initial values, and
+    prints a report instead of an error.
+    """
+
+    code = "WGT103"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (
+        Example("saved from inside torch.compile", {SINGLE: prefixed("_orig_mod.")}),
+        Example("saved from inside DistributedDataParallel", {SINGLE: prefixed("module.")}),
+        Example(
+            "a wrapped part", {SINGLE: edited(rename=lambda name: name.replace("model.layers", "model.module.layers"))}
+        ),
+        Example("an adapter that was never merged", {SINGLE: prefixed("base_model.model.")}),
+        Example("a prefix twice", {SINGLE: prefixed("language_model.language_model.")}),
+    )
+    good = (Example("an adapter is named so by right", base="lora"),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        weights = repository.weights
+        for wrapper in WRAPPERS:
+            if wrapper not in weights.text or (wrapper in OF_ADAPTERS and weights.of_adapter):
+                continue
+            names = [name for name in weights.tensors if wrapper in "\n" + name]
+            message = f"has {wrapper.strip()!r} in {count(len(names), 'name')}"
+            hint = "`repokit build` renames them where the result is unambiguous"
+            yield self.finding(weights.main or SINGLE, message, names=names, place=names[0], hint=hint)
+
+
+RULES: Final = (
+    EmptyTensor(),
+    FileWithoutTensors(),
+    WrapperPrefix(),
+    NonstandardHeader(),
+    MissingFormat(),
+)

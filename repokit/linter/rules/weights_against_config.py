@@ -1,0 +1,303 @@
+"""WGT: what is in the weights, against what config.json says that there is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from repokit.formats.tensors import FLOATS, HEADER_NAMES
+from repokit.linter.examples import Example, edited, safetensors, tensors_of
+from repokit.linter.finding import Finding, Severity
+from repokit.linter.rule import Reads, Rule
+from repokit.printable import count, size
+from repokit.repo.config import CONFIG
+from repokit.repo.tensor_names import numbers
+from repokit.repo.weights import SINGLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from repokit.linter.examples import Tensors
+    from repokit.repo.repository import Repository
+
+EMBEDDING: Final = "model.embed_tokens.weight"
+HEAD: Final = "lm_head.weight"
+MOST: Final = 10_000  # layers or experts: a hostile config.json does not decide how long a loop runs
+
+
+class MissingLayer(Rule):
+    """Layers are missing from the weights.
+
+    A merge with parts of the model offloaded, or a save without the frozen ones, drops whole layers: transformers loads
+    the model with random values in their place, and prints a report instead of an error.
+    """
+
+    code = "WGT104"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (
+        Example("fewer layers than config.json says", {CONFIG: {"num_hidden_layers": 4}}),
+        Example("a layer in the middle", {SINGLE: edited(rename=lambda name: name.replace("layers.1.", "layers.2."))}),
+    )
+    good = (
+        Example("an extra layer that drafts tokens", {CONFIG: {"num_nextn_predict_layers": 1}}),
+        Example(
+            "a Sequential whose activations have no weights",
+            {SINGLE: edited(add={f"projector.layers.{number}.weight": ("BF16", (16, 16)) for number in (0, 2)})},
+        ),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        weights, config = repository.weights, repository.config
+        if not weights.whole or weights.of_adapter:
+            return
+        alone = config is not None and not config.composed and len(weights.stacks) == 1
+        declared = (config.layers or 0) if config is not None and alone else 0
+        for stack, layers in weights.stacks.items():
+            wanted = range(min(max(declared, max(layers) + 1), MOST))
+            if missing := [f"{stack}.{layer}" for layer in wanted if layer not in layers]:
+                message = f"lacks {count(len(missing), 'layer')} of {stack}, and holds {len(layers):,}"
+                yield self.finding(weights.main or SINGLE, message, names=missing, place=missing[0])
+
+
+def experts(number: int) -> Tensors:
+    """Experts of both layers."""
+    block = "model.layers.{}.mlp.experts.{}.up_proj.weight"
+    return {block.format(layer, expert): ("BF16", (24, 16)) for layer in range(2) for expert in range(number)}
+
+
+class MissingExpert(Rule):
+    """Experts are missing from a layer.
+
+    transformers loads the layer with random values in their place, and prints a report instead of an error.
+    """
+
+    code = "WGT105"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (
+        Example("two of four experts", {CONFIG: {"num_local_experts": 4}, SINGLE: edited(add=experts(2))}),
+        Example(
+            "a gap in one layer",
+            {SINGLE: edited(add=experts(4), drop=("model.layers.1.mlp.experts.2.up_proj.weight",))},
+        ),
+    )
+    good = (Example("every expert", {CONFIG: {"num_local_experts": 4}, SINGLE: edited(add=experts(4))}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        weights, config = repository.weights, repository.config
+        if not weights.whole:
+            return
+        declared = (config.experts or 0) if config is not None else 0
+        for pattern, names in weights.groups.items():
+            if (found := EXPERTS.search(pattern)) and (missing := missing_experts(pattern, found, names, declared)):
+                message = f"lacks {count(len(missing), 'expert tensor')} of the pattern {pattern}"
+                yield self.finding(weights.main or SINGLE, message, names=missing, place=missing[0])
+
+
+EXPERTS: Final = re.compile(r"(?:^|\.)experts\.\*\.")
+
+
+class EmbeddingRows(Rule):
+    """The embedding has another number of rows than `vocab_size` says.
+
+    Loading stops with a size mismatch.
+    """
+
+    code = "WGT106"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (
+        Example("config.json counts a token that was added", {CONFIG: {"vocab_size": 33}}),
+        Example("config.json of the base, weights resized", {CONFIG: {"vocab_size": 31, "pad_token_id": 0}}),
+    )
+    good = (
+        Example(
+            "rows padded to a multiple of eight, in config.json too",
+            {
+                CONFIG: {"vocab_size": 40},
+                SINGLE: edited(add={EMBEDDING: ("BF16", (40, 16)), HEAD: ("BF16", (40, 16))}),
+            },
+        ),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        weights, config = repository.weights, repository.config
+        if config is None or weights.of_adapter or weights.embedding is None or weights.embedding.dtype not in FLOATS:
+            return
+        rows, allowed = weights.embedding.shape[0], config.embedding_rows
+        if allowed and rows not in allowed:
+            message = f"has {rows:,} rows; config.json says vocab_size {config.vocab_size:,}"
+            hint = "set vocab_size to the number of rows, or resize the embedding"
+            yield self.finding(weights.main or SINGLE, message, place=weights.embedding.name, hint=hint)
+
+
+class MissingHead(Rule):
+    """The weights have no output head, and config.json says that it is not the embedding.
+
+    transformers loads the model with a random head, and prints a report instead of an error.
+    """
+
+    code = "WGT107"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (
+        Example("the head was dropped as a copy of the embedding", {SINGLE: edited(drop=(HEAD,))}),
+        Example(
+            "a classifier in config.json, a language model in the weights",
+            {CONFIG: {"architectures": ["LlamaForSequenceClassification"]}},
+        ),
+    )
+    good = (
+        Example("tied: no head in the file", base="tied"),
+        Example("a head of another name", {SINGLE: edited(rename=lambda name: name.replace("lm_head", "embed_out"))}),
+        Example("a value head beside", {SINGLE: edited(add={"value_head.weight": ("BF16", (1, 16))})}),
+        Example(
+            "a classifier with its head",
+            {
+                CONFIG: {"architectures": ["LlamaForSequenceClassification"]},
+                SINGLE: edited(drop=(HEAD,), add={"score.weight": ("BF16", (2, 16))}),
+            },
+        ),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        weights, config = repository.weights, repository.config
+        if config is None or weights.of_adapter or not weights.whole:
+            return
+        for architecture in config.architectures:
+            if lacks_head(repository, architecture):
+                message = f"has no output head, which {CONFIG} asks for: {architecture}"
+                hint = "save the model again with its head" + (
+                    "; set tie_word_embeddings to true only if it was trained so" if generates(architecture) else ""
+                )
+                yield self.finding(weights.main or SINGLE, message, hint=hint)
+
+
+def as_dtype(dtype: str) -> Callable[[bytes], bytes]:
+    """A change that stores every tensor in another dtype."""
+    return lambda content: safetensors({name: (dtype, shape) for name, (_, shape) in tensors_of(content).items()})
+
+
+class StoredInFloat32(Rule):
+    """The weights are stored in float32, and config.json declares a dtype of half the size.
+
+    Everyone downloads and stores twice what they use: a training run kept its master weights.
+    """
+
+    code = "WGT108"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (Example("the master weights of a training run", {SINGLE: as_dtype("F32")}),)
+    good = (
+        Example("declared and stored in float32", {CONFIG: {"dtype": "float32"}, SINGLE: as_dtype("F32")}),
+        Example("one matrix in float32", {SINGLE: edited(add={"model.router.weight": ("F32", (4, 16))})}),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        declared, stored = dtypes(repository)
+        if stored == "F32" and declared in {"BF16", "F16"}:
+            total = size(sum(repository.weights.stored.bytes.values()))
+            message = f"holds {total} of float32 matrices; config.json declares {HEADER_NAMES[declared]}"
+            hint = "`repokit build` casts them; or declare float32"
+            yield self.finding(repository.weights.main or SINGLE, message, hint=hint)
+
+
+class DeclaredDtype(Rule):
+    """config.json declares another dtype than the weights are stored in.
+
+    Loaders that ask for `auto` cast: bfloat16 to float16 loses range without a word, float32 takes twice the memory.
+    """
+
+    code = "WGT202"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (
+        Example("declared float32, stored bfloat16", {CONFIG: {"dtype": "float32"}}),
+        Example("declared float16, stored bfloat16", {CONFIG: {"dtype": "float16"}}),
+    )
+    good = (Example("no dtype declared", {CONFIG: {"dtype": None}}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        declared, stored = dtypes(repository)
+        if declared is None or stored is None or stored in {declared, "F32"}:
+            return
+        message = f"declares {HEADER_NAMES[declared]}; most of the weights are stored in {HEADER_NAMES[stored]}"
+        place = None if repository.config is None else repository.config.dtype_place
+        yield self.finding(CONFIG, message, place=place, hint=f'"dtype": "{HEADER_NAMES[stored]}"')
+
+
+RULES: Final = (
+    MissingLayer(),
+    MissingExpert(),
+    EmbeddingRows(),
+    MissingHead(),
+    StoredInFloat32(),
+    DeclaredDtype(),
+)
+
+
+def missing_experts(pattern: str, found: re.Match[str], names: list[str], declared: int) -> list[str]:
+    """The names that a pattern of expert tensors lacks: of `declared` experts, or up to the largest of the layer."""
+    position = pattern.count("*", 0, found.start())
+    blocks: dict[tuple[tuple[int, ...], tuple[int, ...]], set[int]] = {}
+    for found_numbers in numbers(pattern, names):
+        block = found_numbers[:position], found_numbers[position + 1 :]
+        blocks.setdefault(block, set()).add(found_numbers[position])
+    return [
+        filled(pattern, (*before, expert, *behind))
+        for (before, behind), there in blocks.items()
+        for expert in range(min(max(declared, max(there) + 1), MOST))
+        if expert not in there
+    ]
+
+
+def filled(pattern: str, values: tuple[int, ...]) -> str:
+    """A pattern with a number for each `*`."""
+    parts = pattern.split("*")
+    return "".join(f"{part}{value}" for part, value in zip(parts, [*map(str, values), ""], strict=True))
+
+
+# Whatever a head may be called in transformers 5.24: nn.Linear(..., vocab_size) and nn.Linear(..., num_labels) in
+# models/*/modeling_*.py. Quantized heads keep the names and lose the shape.
+HEAD_NAMES: Final = re.compile(
+    r"(?:^|[._])(?:head|embed_out|output_projection|proj_out|lm_loss|predictions|cls|generator)(?:[._]|$)|^output\."
+)
+CLASSIFIER_NAMES: Final = re.compile(
+    r"(?:^|[._])(?:classifier|score|head|summary|logits_proj|cls|out_proj|qa_outputs|fc|dense|class\w*)(?:[._]|$)"
+)
+
+
+def generates(architecture: str) -> bool:
+    """Whether a class predicts tokens from left to right."""
+    return architecture.endswith(("ForCausalLM", "LMHeadModel"))
+
+
+def lacks_head(repository: Repository, architecture: str) -> bool:
+    """Whether no tensor outside of the layers can be the head of this class, by name or by shape."""
+    weights, config = repository.weights, repository.config
+    plain = [pattern for pattern in weights.groups if "*" not in pattern]
+    if architecture.endswith("ForSequenceClassification"):
+        return not any(CLASSIFIER_NAMES.search(name) for name in plain if not name.startswith("lm_head"))
+    if config is None or not generates(architecture) or config.tie_word_embeddings is not False:
+        return False
+    embedding = weights.embedding
+    if embedding is None or any(HEAD_NAMES.search(name) for name in plain):
+        return False
+    rows = embedding.shape[0]
+    return not any(rows in weights.tensors[name].shape for name in plain if name != embedding.name)
+
+
+def dtypes(repository: Repository) -> tuple[str | None, str | None]:
+    """Declared and stored, as headers spell them; None, None where they may differ: quantized weights, adapters."""
+    weights, config = repository.weights, repository.config
+    if config is None or not weights.files or weights.of_adapter or weights.quantized:
+        return None, None
+    return config.dtype, weights.stored.dtype

@@ -1,0 +1,1 @@
+"""From a finished directory to a verified, tagged commit."""

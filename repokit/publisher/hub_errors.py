@@ -1,0 +1,150 @@
+"""Every way in which huggingface_hub 2.4 fails, as one of repokit's errors.
+
+Eight families reach a caller: HfHubHTTPError with its subclasses, the transport errors of httpx2, RuntimeError around
+an upload, ValueError for refused cards and objects, the builtin ConnectionError of hf_xet, and JSONDecodeError,
+KeyError or AttributeError where an answer is not the Hub's at all, some of them *after* a commit was made.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from repokit.errors import (
+    HubUnreachable,
+    NotAuthorized,
+    ParentMoved,
+    PublishError,
+    RepokitError,
+    RevisionNotFound,
+    UsageError,
+)
+from repokit.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from huggingface_hub.errors import HfHubHTTPError
+
+LOGIN_HINT: Final = "hf auth login, or set HF_TOKEN (lint and build need no login)"
+
+# Tokens as the Hub gives them out, and what follows `Bearer`: httpx2 quotes a header that it cannot send.
+_TOKEN: Final = re.compile(r"(?:hf|api_org)_[A-Za-z0-9]{20,}|(?i:bearer)\s+\S+")
+# The statuses that http_backoff retries: the Hub is busy, or something before it is.
+_BUSY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_NOT_AN_ANSWER: Final = (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError)
+
+
+class Unanswered(HubUnreachable):
+    """Nothing is known about what the Hub did: it may have done what it was asked for, or not.
+
+    Attributes:
+        retry_after: How many seconds the Hub asks to be left alone; None where it does not say.
+    """
+
+    def __init__(self, what: str, *, retry_after: float | None = None, why: str | None = None) -> None:
+        super().__init__(what, why=why, hint="run the same command again; what arrived is not sent twice")
+        self.retry_after = retry_after
+
+
+@contextmanager
+def translated(doing: str, target: str) -> Iterator[None]:
+    """Nothing leaves the block but a RepokitError, or a bug.
+
+    Args:
+        doing: What was tried: `read the branches`.
+        target: Of what: `org/name` or `org/name@main`.
+    """
+    try:
+        yield
+    except RepokitError:
+        raise
+    except Exception as error:
+        found = translation(error, doing, target)
+        if found is None:
+            raise
+        raise found from (None if _TOKEN.search(str(error)) else error)
+
+
+def translation(error: BaseException, doing: str, target: str) -> RepokitError | None:
+    """The repokit error for what huggingface_hub raised; None for what it never raises."""
+    from huggingface_hub import errors
+
+    # The base of every error of its HTTP library, which repokit does not import.
+    transport_error = errors.HfHubHTTPError.__bases__[0]
+    match error:
+        case errors.HfHubHTTPError():
+            return _from_answer(error, doing, target)
+        case errors.OfflineModeIsEnabled():
+            return HubUnreachable(f"could not {doing} of {target}: offline", hint="unset HF_HUB_OFFLINE")
+        case errors.LocalTokenNotFoundError():
+            return NotAuthorized("not logged in", why="only members may write to a repository", hint=LOGIN_HINT)
+        case errors.HFValidationError():
+            return UsageError(safe(error), hint="a repository is named ORG/NAME")
+        case ConnectionError() | TimeoutError():
+            return _broken(error, doing, target)
+        case _ if isinstance(error, transport_error):
+            return _broken(error, doing, target)
+        case OSError():
+            return PublishError(f"cannot be read: {error.strerror}", path=str(error.filename or target))
+        case _ if isinstance(error, _NOT_AN_ANSWER):
+            why = f"a proxy, or another service, may stand where the Hub should ({type(error).__name__})"
+            return Unanswered(f"could not {doing} of {target}: the answer is not the Hub's", why=why)
+        case RuntimeError() | ValueError():
+            return _from_cause(error, doing, target)
+    return None
+
+
+def _broken(error: BaseException, doing: str, target: str) -> Unanswered:
+    said = f"{safe(error)} ({type(error).__name__})" if str(error) else type(error).__name__
+    return Unanswered(f"could not {doing} of {target}: {said}", why="the connection broke")
+
+
+def _from_cause(error: BaseException, doing: str, target: str) -> RepokitError:
+    """`RuntimeError: Error while uploading 'x' to the Hub.` tells nothing; what it was raised from does."""
+    inner = translation(error.__cause__, doing, target) if error.__cause__ else None
+    if inner is not None:
+        inner.what = f"{safe(error)} {inner.what}"
+        return inner
+    return PublishError(f"could not {doing} of {target}: {safe(error)}")
+
+
+def _from_answer(error: HfHubHTTPError, doing: str, target: str) -> RepokitError:
+    from huggingface_hub import errors
+
+    said = safe(error.server_message or f"HTTP {error.response.status_code}")
+    failed = f"could not {doing} of {target}: {said}"
+    match error:
+        case errors.GatedRepoError():
+            return NotAuthorized(failed, why="the repository is gated", hint="accept its conditions on its web page")
+        case errors.RepositoryNotFoundError():
+            why = "there is none of this name, or the token may not see it"
+            return RevisionNotFound(f"{target}: repository not found", why=why, hint=f"check the name; {LOGIN_HINT}")
+        case errors.RevisionNotFoundError():
+            return RevisionNotFound(f"{target}: revision not found")
+    match error.response.status_code:
+        case 401:
+            return NotAuthorized(failed, why="the token is wrong or has expired", hint=LOGIN_HINT)
+        case 403:
+            hint = "use a token with write access to this namespace (a fine-grained one needs `repo.write`)"
+            return NotAuthorized(failed, why="the token may not do this", hint=hint)
+        case 412:
+            return ParentMoved(failed, why="someone else committed since the changes were worked out")
+        case status if status in _BUSY:
+            return Unanswered(failed, why=f"HTTP {status}", retry_after=asked_wait(error.response.headers))
+    return PublishError(failed, why=f"the Hub refused it (HTTP {error.response.status_code})")
+
+
+def asked_wait(headers: Mapping[str, str]) -> float | None:
+    """How many seconds the Hub asks to be left alone: `Retry-After: 30`, or `RateLimit: "api";r=0;t=55`."""
+    plain = re.fullmatch(r"\s*(\d{1,9})\s*", headers.get("Retry-After", ""))
+    limit = re.search(r";\s*r=0\s*;\s*t=(\d{1,9})", headers.get("RateLimit", ""))
+    found = plain or limit
+    return float(found[1]) if found else None
+
+
+def safe(text: object) -> str:
+    """Foreign text on one line, with anything that looks like a token blotted out."""
+    return printable(_TOKEN.sub("***", " ".join(str(text).split())), 400)

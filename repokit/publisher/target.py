@@ -1,0 +1,163 @@
+"""Where a push goes: a branch or pull request that exists, or one that may be made. Settled before any byte is sent.
+
+Nothing is created because of a typing error: an absent repository or branch is refused, with the flag that creates it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from repokit.errors import NotAuthorized, PublishError, RevisionNotFound, UsageError
+from repokit.printable import printable
+from repokit.publisher.hub_client import References
+from repokit.publisher.hub_errors import LOGIN_HINT
+
+if TYPE_CHECKING:
+    from repokit.publisher.hub_client import HubClient
+    from repokit.publisher.retrying import Patience
+
+DEFAULT_BRANCH: Final = "main"
+_COMMIT_ID: Final = re.compile(r"[0-9a-f]{40}")
+# git check-ref-format(1), the parts that can be typed.
+_BAD_NAME: Final = re.compile(r"^[/.-]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|//|@\{|/\.|[/.]$|\.lock(?:/|$)|^@$")
+_PULL_REQUEST: Final = re.compile(r"refs/pr/\d+")
+_NOTHING: Final = References({}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What may be created if it is absent.
+
+    Attributes:
+        private: Whether a new repository is private; None leaves it to the Hub.
+    """
+
+    repository: bool
+    branch: bool
+    private: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the commit goes.
+
+    Attributes:
+        revision: A short branch name, or `refs/pr/N`.
+        head: The commit to compare with: of the revision, or of the default branch where the branch is to be made;
+            None where there is no commit at all.
+        creates: What is made first, before the upload: `repository`, `branch`, both, or nothing.
+        references: What is there.
+    """
+
+    revision: str
+    head: str | None
+    creates: frozenset[str]
+    references: References
+
+    def check_tag(self, tag: str) -> None:
+        """Passes for a name that a tag can have.
+
+        Raises:
+            UsageError: Git takes no such name, or a branch has it.
+        """
+        if not tag or _BAD_NAME.search(tag) or tag.startswith("refs/"):
+            raise UsageError(f"{printable(tag)} is not a name for a tag", hint="use a name like v1.0")
+        if tag == self.revision or tag in self.references.branches:
+            why = "nobody could tell which of the two a download means"
+            raise UsageError(f"{printable(tag)} is a branch", why=why, hint="give the tag another name: --tag")
+
+
+def resolve(client: HubClient, revision: str, allowed: Permissions, patience: Patience) -> Target:
+    """Looks the repository and the revision up; creates nothing.
+
+    Raises:
+        RevisionNotFound: The repository or branch is absent, and may not be created.
+        UsageError: The revision is a tag or a commit, which do not move.
+        PublishError: The repository is public and was to be private.
+    """
+    name = revision.removeprefix("refs/heads/")
+    references = _references(client, allowed, patience)
+    if references is None:
+        return _in_new_repository(name, allowed)
+    if allowed.private and not patience.persist(client.is_private):
+        raise PublishError(
+            f"{client.repo_id} is public",
+            why="the push is to be private, and everyone could read it there",
+            hint="make the repository private in its settings, or push without --private",
+        )
+    if _PULL_REQUEST.fullmatch(name):
+        return Target(name, _pull_request_head(client, name, patience), frozenset(), references)
+    if name in references.branches:
+        return Target(name, references.branches[name], frozenset(), references)
+    _refuse_fixed(name, references)
+    if not allowed.branch and (name != DEFAULT_BRANCH or references.branches):
+        raise _absent_branch(client.repo_id, name, references)
+    creates = frozenset({"branch"} if references.branches else ())
+    return Target(name, references.branches.get(DEFAULT_BRANCH), creates, references)
+
+
+def create(client: HubClient, target: Target, allowed: Permissions, patience: Patience) -> None:
+    """Makes what is absent: the repository, the branch."""
+    if "repository" in target.creates:
+        patience.persist(lambda: client.create_repository(private=allowed.private))
+    if "branch" in target.creates:
+        start = target.head or DEFAULT_BRANCH
+        patience.persist(lambda: client.create_branch(target.revision, start))
+
+
+def _references(client: HubClient, allowed: Permissions, patience: Patience) -> References | None:
+    """None where the repository is absent and may be created."""
+    try:
+        return patience.persist(client.references)
+    except RevisionNotFound as error:
+        if allowed.repository:
+            return None
+        if not client.has_token():
+            raise NotAuthorized(
+                error.what, why="it is absent, or private and nobody is logged in", hint=LOGIN_HINT
+            ) from error
+        error.hint = f"check the name, or create it: repokit push DIR {client.repo_id} --create"
+        raise
+
+
+def _in_new_repository(name: str, allowed: Permissions) -> Target:
+    _refuse_fixed(name, _NOTHING)
+    if name == DEFAULT_BRANCH:
+        return Target(name, None, frozenset({"repository"}), _NOTHING)
+    if not allowed.branch:
+        why = "the repository is created with the branch main only"
+        raise RevisionNotFound(f"there is no branch {printable(name)}", why=why, hint="add --create-branch")
+    return Target(name, None, frozenset({"repository", "branch"}), _NOTHING)
+
+
+def _pull_request_head(client: HubClient, name: str, patience: Patience) -> str:
+    try:
+        return patience.persist(lambda: client.head(name))
+    except RevisionNotFound as error:
+        error.why = "a pull request cannot be created as a branch"
+        error.hint = f"open one on the web page of {client.repo_id}, then push to refs/pr/N"
+        raise
+
+
+def _refuse_fixed(name: str, references: References) -> None:
+    if name.removeprefix("refs/tags/") in references.tags:
+        tag = printable(name.removeprefix("refs/tags/"))
+        why = "a tag names one commit for ever; people have pinned it"
+        raise UsageError(f"{tag} is a tag", why=why, hint="push to a branch, and give the new commit a new --tag")
+    if _COMMIT_ID.fullmatch(name):
+        raise UsageError(
+            f"{name} is a commit", why="a commit does not change", hint="push to a branch: --revision main"
+        )
+    if name.startswith("refs/"):
+        hint = "use a branch, or the refs/pr/N of a pull request"
+        raise UsageError(f"{printable(name)} is not a branch", why="a push moves a branch or a pull request", hint=hint)
+
+
+def _absent_branch(repo_id: str, name: str, references: References) -> RevisionNotFound:
+    near = difflib.get_close_matches(name, references.branches, n=1)
+    meant = f"did you mean --revision {printable(near[0])}? " if near else ""
+    hint = f"{meant}To create it: repokit push DIR {repo_id} --revision {printable(name)} --create-branch"
+    return RevisionNotFound(f"{repo_id} has no branch {printable(name)}", why="a push creates none unasked", hint=hint)

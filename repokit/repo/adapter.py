@@ -1,0 +1,97 @@
+"""Adapters: adapter_config.json with the weights beside it. A repository may hold one, or one in each of its folders."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from repokit.repo.weights import ADAPTER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from repokit.formats.tensors import TensorInfo
+    from repokit.repo.document import Document
+    from repokit.repo.repository import Repository
+
+ADAPTER_CONFIG: Final = "adapter_config.json"
+
+# The two factors of LoRA and its kin (peft 0.21 tuners/lora/layer.py; AdaLoRA has no `.weight`, embeddings neither).
+_FACTOR: Final = re.compile(r"(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<side>[AB])(?:\.weight)?")
+
+_PLAIN: Final = re.compile(r"[\w.-]+")
+
+
+class Pair(NamedTuple):
+    """The two factors of one module; None where one is not in the file."""
+
+    a: TensorInfo | None
+    b: TensorInfo | None
+    embedding: bool
+
+    @property
+    def rank(self) -> int | None:
+        """Rows of A; None where it is not there, is no matrix or is empty."""
+        return self.a.shape[0] if self.a is not None and len(self.a.shape) > 1 and self.a.size else None
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One adapter.
+
+    Attributes:
+        config: Its adapter_config.json.
+        weights: Its weight file in safetensors, by path; None where there is none.
+        tensors: What that file holds; empty where it cannot be read.
+    """
+
+    config: Document
+    weights: str | None
+    tensors: tuple[TensorInfo, ...]
+
+    @property
+    def pairs(self) -> Mapping[str, Pair]:
+        """The factors of LoRA by module, `base_model.model.` included."""
+        found: dict[str, Pair] = {}
+        for tensor in self.tensors:
+            if (match := _FACTOR.fullmatch(tensor.name)) is None:
+                continue
+            pair = found.get(match["module"], Pair(None, None, match["embedding"] is not None))
+            found[match["module"]] = pair._replace(**{match["side"].lower(): tensor})
+        return found
+
+    def rank_of(self, module: str) -> int | None:
+        """The rank that the config gives a module; None where it cannot be told.
+
+        `r`, or what `rank_pattern` says: its keys are regular expressions for the end of a path (peft 0.21
+        utils/other.py get_pattern_key). One out of a file may take for ever, so only plain ones are compared.
+        """
+        patterns = self.config.mapping("rank_pattern")
+        for pattern in () if patterns is None else patterns.raw:
+            plain = pattern.removeprefix("^").removesuffix("$").replace("\\.", ".")
+            if not _PLAIN.fullmatch(plain):
+                return None
+            if module.endswith("." + plain):
+                return patterns.integer(pattern) if patterns is not None else None
+        return self.config.integer("r")
+
+
+def adapters(repository: Repository) -> tuple[Adapter, ...]:
+    """Every adapter of a repository.
+
+    Raises:
+        MalformedFile: A config or a header does not parse.
+    """
+    return repository.remember(("adapters", ""), lambda: tuple(_adapters(repository)))
+
+
+def _adapters(repository: Repository) -> Iterator[Adapter]:
+    for path in repository.files:
+        folder, slash, name = path.rpartition("/")
+        config = repository.document(path) if name == ADAPTER_CONFIG else None
+        if config is None:
+            continue
+        weights = f"{folder}{slash}{ADAPTER}"
+        tensors = repository.header(weights).tensors if repository.has(weights) else ()
+        yield Adapter(config, weights if repository.has(weights) else None, tensors)

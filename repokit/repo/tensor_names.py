@@ -1,0 +1,84 @@
+"""Names of tensors taken apart once, so that rules compare groups and never loop regular expressions over names.
+
+A large mixture of experts has 60,000 tensors and a dozen patterns.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_NUMBER: Final = re.compile(r"\.([0-9]{1,9})(?=\.)")
+
+
+class Name(NamedTuple):
+    """A tensor's name taken apart.
+
+    Attributes:
+        stack: What stands before the layer number: `model.layers`; "" where there is none.
+        layer: The first number in the name, or None.
+        expert: The number behind `experts.`, or None.
+        suffix: What stands behind the layer number, expert numbers replaced by `*`.
+    """
+
+    stack: str
+    layer: int | None
+    expert: int | None
+    suffix: str
+
+
+def split_name(name: str) -> Name:
+    """`model.layers.3.mlp.experts.7.up_proj.weight` is stack `model.layers`, layer 3, expert 7."""
+    first = _NUMBER.search(name)
+    if first is None:
+        return Name("", None, None, name)
+    suffix = name[first.end() + 1 :]
+    expert = _NUMBER.search("." + suffix) if "experts." in suffix else None
+    if expert is None:
+        return Name(name[: first.start()], int(first[1]), None, suffix)
+    generic = suffix[: expert.start()] + "*" + suffix[expert.end() - 1 :]
+    return Name(name[: first.start()], int(first[1]), int(expert[1]), generic)
+
+
+def group_names(names: Iterable[str]) -> dict[str, list[str]]:
+    """Names by pattern, numbers between dots replaced by `*`: `model.layers.*.mlp.experts.*.up_proj.weight`.
+
+    One substitution over all names at once runs in C: 0.04 s for 60,000. No name has a line break in it: the reader of
+    headers refuses control characters.
+    """
+    listed = list(names)
+    groups: dict[str, list[str]] = {}
+    if listed:
+        for name, pattern in zip(listed, _NUMBER.sub(".*", "\n".join(listed)).split("\n"), strict=True):
+            groups.setdefault(pattern, []).append(name)
+    return groups
+
+
+def numbers(pattern: str, names: Iterable[str]) -> list[tuple[int, ...]]:
+    """The numbers that stand for each `*` of a pattern, one tuple a name."""
+    spelled = "([0-9]{1,9})".join(re.escape(part) for part in pattern.split("*"))
+    found = re.findall(f"^{spelled}$", "\n".join(names), re.MULTILINE)
+    return [tuple(map(int, (match,) if isinstance(match, str) else match)) for match in found]
+
+
+def layers_of(groups: Mapping[str, list[str]]) -> dict[str, frozenset[int]]:
+    """The layer numbers of every stack (a prefix that a number follows) whose blocks have a tensor in common.
+
+    A chain of convolutions and activations has none, and gaps where the activations are. Names with one number are
+    enough where a stack has any: experts repeat the numbers of their layers.
+    """
+    stacks: dict[str, list[str]] = {}
+    for pattern in groups:
+        stack, star, _ = pattern.partition(".*")
+        if star:
+            stacks.setdefault(stack, []).append(pattern)
+    found: dict[str, frozenset[int]] = {}
+    for stack, patterns in stacks.items():
+        plain = [pattern for pattern in patterns if pattern.count("*") == 1] or patterns
+        parts = [frozenset(number[0] for number in numbers(pattern, groups[pattern])) for pattern in plain]
+        if (union := frozenset().union(*parts)) in parts:
+            found[stack] = union
+    return found

@@ -1,0 +1,346 @@
+"""The tokenizer of a repository: which file decides, which ids its tokens really get, which of them are special.
+
+Read without the tokenizers library, from the raw documents; `trial` asks the library, in the limited worker.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from repokit.errors import MalformedFile, UnsupportedSource
+from repokit.repo import special_tokens
+from repokit.repo.token_ids import TOKENIZER_JSON, Ids, ids_of, integer_ids, post_processor_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from repokit.repo.document import Document
+    from repokit.repo.repository import Repository
+    from repokit.repo.special_tokens import SpecialToken
+    from repokit.repo.worker import TokenizerProblem
+
+TOKENIZER_CONFIG: Final = "tokenizer_config.json"
+ADDED_TOKENS: Final = "added_tokens.json"
+VOCAB_JSON: Final = "vocab.json"
+VOCAB_TXT: Final = "vocab.txt"
+
+# SentencePiece, tiktoken and tekken files by the names that loaders look for (transformers `vocab_files_names`,
+# mistral_common). Their vocabularies are not read in this version.
+_UNREAD: Final = re.compile(
+    r"(?:tokenizer\.model(?:\.v\d+\w*)?|spiece\.model|sentencepiece\.bpe\.model|sentencepiece\.model|spm\.model"
+    r"|source\.spm|target\.spm|prophetnet\.tokenizer|[\w.-]*\.tiktoken|tiktoken\.model|tekken\.json|bpe\.codes)"
+)
+_SENTENCEPIECE: Final = re.compile(r"tokenizer\.model(?:\.v\d+\w*)?|.*\.(?:model|spm)")
+
+# What is tokenized to see whether the library can. Ordinary text first; the others are what regular expressions that
+# backtrack and normalizers that grow text are slow on.
+ORDINARY: Final = ("Hello, World 123", "éß漢字 🙂\n\t", "")
+HOSTILE: Final = ("a" * 40 + "!", " " * 200, "(" * 100, "1" * 200 + "a")
+
+
+class AddedToken(NamedTuple):
+    """A token beside the model's own vocabulary.
+
+    Attributes:
+        content: Its text.
+        id: What it really gets; None for an empty one, which the library leaves out.
+        written: The id in the file; None where a file names it without one.
+        special: Whether the file says that it is special.
+        path: The file that brings it.
+        place: JSON Pointer in that file.
+    """
+
+    content: str
+    id: int | None
+    written: int | None
+    special: bool
+    path: str
+    place: str
+
+
+class Trial(NamedTuple):
+    """What the tokenizers library says of a tokenizer.json: each None where there is nothing to say.
+
+    Attributes:
+        load: Why it does not load.
+        encode: Why it does not tokenize ordinary text.
+        hostile: Why it does not tokenize text that is hard on regular expressions and normalizers.
+    """
+
+    load: TokenizerProblem | None = None
+    encode: TokenizerProblem | None = None
+    hostile: TokenizerProblem | None = None
+
+
+class Tokenizer:
+    """The files of one tokenizer.
+
+    Attributes:
+        path: The file whose vocabulary counts: tokenizer.json where there is one.
+        is_read: Whether this version reads that file. Where not, only ids that tokenizer_config.json or
+            added_tokens.json spell out are known.
+    """
+
+    def __init__(self, repository: Repository, path: str, base: Ids | None) -> None:
+        self._repository = repository
+        self.path = path
+        self.is_read = base is not None
+        self._base = base or Ids({}, 0)
+
+    @classmethod
+    def of(cls, repository: Repository) -> Tokenizer | None:
+        """The tokenizer, or None where the repository has no vocabulary.
+
+        Raises:
+            MalformedFile: tokenizer.json is not JSON, or has no vocabulary.
+        """
+        document = repository.document(TOKENIZER_JSON)
+        if document is not None:
+            return cls(repository, TOKENIZER_JSON, ids_of(document))
+        found = vocabularies(repository)
+        for path in found:
+            if (base := _plain(repository, path)) is not None:
+                return cls(repository, path, base)
+        return cls(repository, found[0], None) if found else None
+
+    # ---------------------------------------------------------------- ids
+
+    @cached_property
+    def document(self) -> Document | None:
+        """tokenizer.json."""
+        return self._repository.document(TOKENIZER_JSON)
+
+    @property
+    def vocabulary(self) -> Mapping[str, int]:
+        """Of the model alone, added tokens aside."""
+        return self._base.vocabulary
+
+    @cached_property
+    def added(self) -> tuple[AddedToken, ...]:
+        """The added tokens of tokenizer.json, in file order, with the ids that the library gives them."""
+        entries = list(_entries(self.document)) if self.document is not None else []
+        ids = Ids(self._base.vocabulary, self._base.count)
+        ids.add(entry.content for entry in entries)
+        return tuple(entry._replace(id=ids.get(entry.content) if entry.content else None) for entry in entries)
+
+    @cached_property
+    def renumbered(self) -> tuple[AddedToken, ...]:
+        """Added tokens whose id in tokenizer.json is not the one that they get."""
+        return tuple(token for token in self.added if token.written != token.id)
+
+    @cached_property
+    def appended(self) -> tuple[AddedToken, ...]:
+        """Tokens that tokenizer.json lacks and transformers gives new ids at load, because another file names them."""
+        return tuple(self._with_ids(self._unknown())) if self.document is not None else ()
+
+    @cached_property
+    def written_elsewhere(self) -> tuple[AddedToken, ...]:
+        """Ids of added tokens that stand beside tokenizer.json: added_tokens_decoder, else added_tokens.json."""
+        config = self._repository.tokenizer_config
+        if config is not None and "added_tokens_decoder" in config:
+            return tuple(_decoder_entries(config.mapping("added_tokens_decoder")))
+        return tuple(_encoder_entries(self._repository.document(ADDED_TOKENS)))
+
+    @cached_property
+    def ids(self) -> Mapping[str, int]:
+        """Every token and its real id, appended ones included."""
+        ids = self._known
+        return {**ids, **{token.content: token.id for token in self.appended if token.id is not None}}
+
+    @cached_property
+    def _known(self) -> dict[str, int]:
+        """Without what transformers appends. Python tokenizers honour the ids that tokenizer_config.json writes."""
+        added = self.added if self.document is not None else self.written_elsewhere
+        given = {token.content: token.id if self.document is not None else token.written for token in added}
+        return {**self._base.vocabulary, **{content: number for content, number in given.items() if number is not None}}
+
+    def _unknown(self) -> Iterator[AddedToken]:
+        """What TokenizersBackend adds after tokenizer.json was loaded, in its order, each once."""
+        seen = set(self._known)
+        written = sorted(self.written_elsewhere, key=lambda token: token.written or 0)
+        special = (*self.roles.values(), *self.extras)
+        named = (AddedToken(token.content, None, None, True, token.path, token.place) for token in special)
+        for token in (*written, *named):
+            if token.content and token.content not in seen:
+                seen.add(token.content)
+                yield token
+
+    def _with_ids(self, tokens: Iterator[AddedToken]) -> Iterator[AddedToken]:
+        ids = Ids(self._base.vocabulary, self._base.count)
+        ids.add(token.content for token in self.added)
+        new = list(tokens)
+        ids.add(token.content for token in new)
+        return (token._replace(id=ids.get(token.content)) for token in new)
+
+    @property
+    def size(self) -> int:
+        """Tokens, added and appended ones included: `len(tokenizer)`. Not the largest id plus one."""
+        return len(self.ids)
+
+    @cached_property
+    def max_id(self) -> int:
+        """The largest id of any token; -1 where there is none."""
+        return max(self.ids.values(), default=-1)
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a token, or None where it is no token.
+
+        Raises:
+            UnsupportedSource: The vocabulary is in a format that this version does not read, so nobody knows.
+        """
+        found = self.ids.get(token)
+        if found is None and not self.is_read:
+            raise UnsupportedSource("holds the vocabulary in a format that this version does not read", path=self.path)
+        return found
+
+    # ---------------------------------------------------------------- special tokens
+
+    @cached_property
+    def roles(self) -> Mapping[str, SpecialToken]:
+        """Role (`eos_token`) to the token that has it, as transformers resolves the files that name one."""
+        found = special_tokens.roles(self._repository.tokenizer_config, self._repository.special_tokens_map)
+        padding = None if self.document is None else self.document.mapping("padding")
+        pad = None if padding is None else padding.string("pad_token")
+        if padding is not None and pad and "pad_token" not in found:  # TokenizersBackend.__init__ falls back on it
+            found["pad_token"] = special_tokens.SpecialToken(pad, "pad_token", padding.path, padding.at("pad_token"))
+        ordered = {role: found.pop(role) for role in special_tokens.STANDARD_ROLES if role in found}
+        return ordered | found
+
+    @cached_property
+    def extras(self) -> tuple[SpecialToken, ...]:
+        """Special tokens without a role of their own."""
+        return special_tokens.extras(self._repository.tokenizer_config, self._repository.special_tokens_map)
+
+    @cached_property
+    def post_processor(self) -> tuple[tuple[str, int, str], ...]:
+        """What is put around every text: token, id, JSON Pointer in tokenizer.json."""
+        return () if self.document is None else tuple(post_processor_tokens(self.document))
+
+    def role_id(self, role: str) -> int | None:
+        """The id of the token with this role, or None where there is no such token.
+
+        Raises:
+            UnsupportedSource: See `id_of`.
+        """
+        token = self.roles.get(role)
+        return None if token is None else self.id_of(token.content)
+
+    # ---------------------------------------------------------------- against the weights
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of the text model's embedding, from the weights or else from config.json; None where neither says."""
+        return self._repository.weights.token_rows
+
+    @cached_property
+    def beyond(self) -> Mapping[str, int]:
+        """Tokens whose id has no row in the embedding."""
+        rows = self.rows
+        if rows is None or self.max_id < rows:
+            return {}
+        return {token: number for token, number in self.ids.items() if number >= rows}
+
+    @cached_property
+    def produced(self) -> frozenset[str]:
+        """The tokens of `beyond` that ordinary use meets: by plain text, by their role, by the chat template.
+
+        Left over are added tokens that only come up where someone types them. One of those that is special is the pad
+        token that old derivatives of LLaMA carry; several are what a training added, and say that the embedding was
+        not resized.
+        """
+        padding = None if self.document is None else self.document.mapping("padding")
+        used = {token.content for token in (*self.roles.values(), *self.extras)}
+        used |= {token for token, _, _ in self.post_processor}
+        used |= {padding.string("pad_token") or ""} if padding is not None else set()
+        added = {token.content: token.special for token in (*self.added, *self.appended)}
+        templates = [template.source for template in self._repository.chat_templates.all]
+        found = {
+            token
+            for token in self.beyond
+            if token not in added or token in used or any(token in template for template in templates)
+        }
+        special = {token for token in self.beyond if added.get(token)}
+        return frozenset(found | special if len(special) > 1 else found)
+
+    @cached_property
+    def is_sentencepiece(self) -> bool:
+        """Whether a SentencePiece model is among the files."""
+        return any(_SENTENCEPIECE.fullmatch(path) for path in vocabularies(self._repository))
+
+
+def vocabularies(repository: Repository) -> tuple[str, ...]:
+    """The files at the root that hold a vocabulary, those that decide first."""
+    files = repository.files
+    plain = [path for path in (TOKENIZER_JSON, VOCAB_JSON, VOCAB_TXT) if path in files]
+    return (*plain, *(path for path in files if _UNREAD.fullmatch(path)))
+
+
+def trial(repository: Repository) -> Trial | None:
+    """What the tokenizers library makes of tokenizer.json; None where there is none. Runs it, once, in the worker.
+
+    Raises:
+        MalformedFile: It is not JSON to begin with.
+    """
+    return repository.remember(("trial", TOKENIZER_JSON), lambda: _trial(repository))
+
+
+def _trial(repository: Repository) -> Trial | None:
+    content = repository.content(TOKENIZER_JSON)
+    if content is None or repository.document(TOKENIZER_JSON) is None:
+        return None
+    answer = repository.worker.tokenizer(content, (*ORDINARY, *HOSTILE))
+    if answer.problem:
+        return Trial(load=answer.problem)
+    errors = [probe.error for probe in answer.probes]
+    hostile = next((error for error in errors[len(ORDINARY) :] if error), None)
+    if errors[0] and errors[0] == hostile:  # a limit ended the child: all texts share the blame until asked again
+        errors = [probe.error for probe in repository.worker.tokenizer(content, ORDINARY).probes]
+    return Trial(None, next((error for error in errors[: len(ORDINARY)] if error), None), hostile)
+
+
+def _plain(repository: Repository, path: str) -> Ids | None:
+    """The vocabulary of vocab.json or vocab.txt; None where it is nested, counted, or in another format."""
+    if path == VOCAB_JSON:
+        raw = repository.json(path)
+        if not isinstance(raw, dict) or not (ids := integer_ids(raw)):
+            return None  # wav2vec2's tokenizers for many languages have one vocabulary for each
+        return Ids(ids, len(ids))
+    if path != VOCAB_TXT:
+        return None
+    lines = _text(repository, path).splitlines()
+    if lines and all(re.fullmatch(r"\S+ \d+", line) for line in lines[:100]):
+        return None  # fairseq's dictionary: token and frequency, ids begin at 4
+    return Ids({line: number for number, line in enumerate(lines)}, len(lines))
+
+
+def _text(repository: Repository, path: str) -> str:
+    try:
+        return (repository.content(path) or b"").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedFile(f"is not UTF-8: byte {error.start:,}", path=path) from None
+
+
+def _entries(document: Document) -> Iterator[AddedToken]:
+    for entry in document.objects("added_tokens"):
+        content, written = entry.string("content"), entry.integer("id")
+        if content is not None:
+            special = entry.flag("special") is True
+            yield AddedToken(content, None, written, special, document.path, entry.pointer)
+
+
+def _decoder_entries(decoder: Document | None) -> Iterator[AddedToken]:
+    for number in decoder.raw if decoder is not None else ():
+        entry = decoder.mapping(number) if decoder is not None else None
+        content = None if entry is None else entry.string("content")
+        if entry is not None and content is not None and re.fullmatch(r"[0-9]{1,10}", number):
+            special = entry.flag("special") is True
+            yield AddedToken(content, None, int(number), special, entry.path, entry.pointer)
+
+
+def _encoder_entries(document: Document | None) -> Iterator[AddedToken]:
+    raw: Mapping[str, Any] = {} if document is None else document.raw
+    for content, number in raw.items():
+        if document is not None and type(number) is int:
+            yield AddedToken(content, None, number, False, document.path, document.at(content))

@@ -1,0 +1,122 @@
+"""Indexes of sharded weights, held against what the shards say about themselves."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from repokit.repo.document import Document
+
+SUFFIX: Final = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Index:
+    """A `*.safetensors.index.json`.
+
+    Attributes:
+        document: As it stands in the file.
+        weight_map: Tensor name to shard, both as written; entries of another type are left out.
+    """
+
+    document: Document
+    weight_map: Mapping[str, str]
+
+    @property
+    def path(self) -> str:
+        return self.document.path
+
+    @property
+    def folder(self) -> str:
+        """What stands before the names of shards to make paths of them: "" or `unet/`."""
+        head, slash, _ = self.path.rpartition("/")
+        return head + slash
+
+    @property
+    def metadata(self) -> Document | None:
+        return self.document.mapping("metadata")
+
+    @cached_property
+    def names(self) -> Mapping[str, frozenset[str]]:
+        """The tensors that the index places in each shard, by the shard's path in the repository, sorted.
+
+        Shards that are not to be opened (see `refused`) are left out.
+        """
+        found: dict[str, list[str]] = {}
+        for name, shard in self.weight_map.items():
+            found.setdefault(shard, []).append(name)
+        allowed = sorted(shard for shard in found if is_shard_path(shard))
+        return {self.folder + shard: frozenset(found[shard]) for shard in allowed}
+
+    @property
+    def shards(self) -> tuple[str, ...]:
+        """The files that the index names and that may be opened, relative to the repository, each once, sorted."""
+        return tuple(self.names)
+
+    @cached_property
+    def refused(self) -> tuple[str, ...]:
+        """Shards as written that lead out of the folder of the index or are no .safetensors files. Never opened."""
+        return tuple(sorted(shard for shard in set(self.weight_map.values()) if not is_shard_path(shard)))
+
+
+def is_shard_path(shard: str) -> bool:
+    """Whether a shard's name is a plain relative path to a .safetensors file.
+
+    huggingface_hub refuses an extension that differs from the index's own, and what leaves the folder; transformers
+    5.24 joins whatever stands here to the folder and opens it.
+    """
+    return shard.endswith(SUFFIX) and is_plain_path(shard)
+
+
+def is_plain_path(path: str) -> bool:
+    """Whether a path read from a file stays inside its folder on every system, in its only spelling."""
+    # NFKC: full-width dots and slashes, which some file systems and archivers fold to the real ones.
+    folded = unicodedata.normalize("NFKC", path)
+    if not path.isprintable() or "\\" in folded or ":" in folded or path.startswith("~") or len(path) > 4096:
+        return False
+    parts = folded.split("/")
+    return all(part not in {"", ".", ".."} and len(part.encode()) <= 255 for part in parts)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the tensors of an index are, against where it says that they are. Only shards that exist take part.
+
+    Attributes:
+        absent: By shard, the tensors that the index places there and that it does not hold.
+        unlisted: By shard, the tensors that it holds and that the index does not know at all.
+        repeated: By shard, the tensors that it holds although the index takes them from another one.
+        held: Every tensor name in one of the shards.
+    """
+
+    absent: Mapping[str, tuple[str, ...]]
+    unlisted: Mapping[str, tuple[str, ...]]
+    repeated: Mapping[str, tuple[str, ...]]
+    held: frozenset[str]
+
+
+def placement(index: Index, held: Mapping[str, frozenset[str]]) -> Placement:
+    """Compares an index with the names in the headers of its shards, by set algebra: there may be 100,000."""
+    known = index.weight_map.keys()
+    everything = frozenset().union(*held.values())
+    repeated: dict[str, tuple[str, ...]] = {}
+    if sum(map(len, held.values())) > len(everything):
+        counts = Counter(name for names in held.values() for name in names)
+        twice = {name for name, times in counts.items() if times > 1}
+        repeated = _sorted({shard: (names & twice) - index.names[shard] for shard, names in held.items()})
+    return Placement(
+        absent=_sorted({shard: index.names[shard] - names for shard, names in held.items()}),
+        unlisted=_sorted({shard: names - known for shard, names in held.items()}),
+        repeated=repeated,
+        held=everything,
+    )
+
+
+def _sorted(names: Mapping[str, frozenset[str]]) -> dict[str, tuple[str, ...]]:
+    return {shard: tuple(sorted(found)) for shard, found in names.items() if found}

@@ -1,0 +1,99 @@
+"""The models as JSON Schemas: the files in schemas/, for editors and for other programs.
+
+They are generated and committed; a test fails when they are not what the models say. To renew them:
+
+    python -m repokit.schema.export
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from repokit.resources import folder as resource_folder
+from repokit.schema.adapter import AdapterConfig
+from repokit.schema.added_tokens import AddedTokens
+from repokit.schema.card import Card
+from repokit.schema.chat_template import ChatTemplateFile
+from repokit.schema.config import Config
+from repokit.schema.generation_config import GenerationConfig
+from repokit.schema.manifest import Manifest
+from repokit.schema.processor import Preprocessor, Processor
+from repokit.schema.quantization import QuantizationConfig
+from repokit.schema.recipe import Recipe
+from repokit.schema.report import Report
+from repokit.schema.special_tokens_map import SpecialTokensMap
+from repokit.schema.tokenizer import Tokenizer
+from repokit.schema.tokenizer_config import TokenizerConfig
+from repokit.schema.weight_index import WeightIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pydantic import BaseModel
+
+# File in schemas/ -> the model that it is made of, and the file that it describes.
+SCHEMAS: Mapping[str, tuple[type[BaseModel], str]] = {
+    "adapter_config.schema.json": (AdapterConfig, "adapter_config.json"),
+    "added_tokens.schema.json": (AddedTokens, "added_tokens.json"),
+    "card.schema.json": (Card, "README.md, front matter"),
+    "chat_template.schema.json": (ChatTemplateFile, "chat_template.json"),
+    "config.schema.json": (Config, "config.json"),
+    "generation_config.schema.json": (GenerationConfig, "generation_config.json"),
+    "manifest.schema.json": (Manifest, "repokit-manifest.json"),
+    "preprocessor_config.schema.json": (Preprocessor, "preprocessor_config.json"),
+    "processor_config.schema.json": (Processor, "processor_config.json"),
+    "quantization_config.schema.json": (QuantizationConfig, "config.json, quantization_config"),
+    "recipe.schema.json": (Recipe, "repokit.yaml"),
+    "report.schema.json": (Report, "repokit lint --format json"),
+    "special_tokens_map.schema.json": (SpecialTokensMap, "special_tokens_map.json"),
+    "tokenizer.schema.json": (Tokenizer, "tokenizer.json"),
+    "tokenizer_config.schema.json": (TokenizerConfig, "tokenizer_config.json"),
+    "weight_index.schema.json": (WeightIndex, "model.safetensors.index.json"),
+}
+
+
+def render() -> dict[str, bytes]:
+    """File name -> content, for every schema. Equal models give equal bytes."""
+    return {name: _rendered(name, model, title) for name, (model, title) in SCHEMAS.items()}
+
+
+class _Plain(GenerateJsonSchema):
+    """Without a `title` per field: it would repeat the key in other letters."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - the signature is Pydantic's
+        return False
+
+
+def _rendered(name: str, model: type[BaseModel], title: str) -> bytes:
+    schema: dict[str, Any] = {
+        "$schema": GenerateJsonSchema.schema_dialect,
+        "$id": f"urn:repokit:schema:{name.removesuffix('.schema.json')}",
+        **model.model_json_schema(by_alias=True, schema_generator=_Plain),
+        "title": title,
+    }
+    return (json.dumps(schema, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def stale(folder: Path) -> list[str]:
+    """Names in the folder that are not what `render` gives: changed, missing, or of no model (any more)."""
+    wanted = render()
+    there = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    return sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))
+
+
+def write(folder: Path) -> None:
+    """Makes the folder hold exactly the schemas."""
+    wanted = render()
+    for name in stale(folder):
+        if name in wanted:
+            (folder / name).write_bytes(wanted[name])
+        else:
+            (folder / name).unlink()
+
+
+if __name__ == "__main__":
+    write(resource_folder("schemas"))

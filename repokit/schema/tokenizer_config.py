@@ -1,0 +1,47 @@
+"""tokenizer_config.json: which class reads the tokenizer, and with what defaults.
+
+Source: transformers 5.23 tokenization_utils_base.py. Whether a token named here is in tokenizer.json, and whether its
+class exists, are rules of the linter.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from repokit.schema.added_tokens import AddedToken
+from repokit.schema.chat_template import ChatTemplates
+from repokit.schema.special_tokens_map import SpecialTokens, Token
+
+
+class TokenizerConfig(SpecialTokens):
+    """tokenizer_config.json."""
+
+    tokenizer_class: str | None = Field(None, description="A class of transformers; wins over config.json's.")
+    processor_class: str | None = None
+    auto_map: dict[str, str | list[str | None]] | list[str | None] | None = Field(
+        None, description="AutoTokenizer -> [slow class, fast class] in this repository; a bare list in old files."
+    )
+    backend: str | None = Field(None, description="tokenizers, sentencepiece, ... (transformers 5).")
+    model_max_length: float | None = Field(
+        None, description="Tokens; about 1e30 means that no limit was set. A float in files of transformers 4."
+    )
+    padding_side: str | None = Field(None, description="left or right.")
+    truncation_side: str | None = Field(None, description="left or right.")
+    model_input_names: list[str] | None = None
+    added_tokens_decoder: dict[str, AddedToken] | None = Field(
+        None, description="Id, as a decimal string, -> token. Written by transformers 4 only."
+    )
+    extra_special_tokens: list[Token] | dict[str, Token] | None = Field(
+        None, description="Special tokens without a role: a list, or name -> token."
+    )
+    chat_template: ChatTemplates | None = Field(None, description="chat_template.jinja wins over it.")
+    response_template: str | None = None
+    chat_control_tokens: list[str] | None = None
+    clean_up_tokenization_spaces: bool | None = None
+    split_special_tokens: bool | None = Field(None, description="Whether special tokens in a text are split.")
+    add_bos_token: bool | None = Field(None, description="Ignored where there is a tokenizer.json.")
+    add_eos_token: bool | None = Field(None, description="Ignored where there is a tokenizer.json.")
+    add_prefix_space: bool | None = None
+    do_lower_case: bool | None = None
+    use_default_system_prompt: bool | None = None
+    legacy: bool | None = None

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+# Read when huggingface_hub is imported; `real_client` sets them once more for a process that imported it before.
+os.environ.setdefault("HF_HUB_DISABLE_XET", "1")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+import huggingface_hub
+from huggingface_hub import CommitOperationAdd, HfApi, constants
+
+from repokit.rehearsal import Hub
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+REPO = "rehearsal/model"
+NOWHERE = "http://127.0.0.1:9"  # the discard port: a call that forgot its endpoint fails instead of leaving the machine
+
+
+@pytest.fixture(autouse=True)
+def real_client(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    home = tmp_path_factory.mktemp("hugging-face-home")
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(home))
+    monkeypatch.setattr(constants, "ENDPOINT", NOWHERE)
+    template = NOWHERE + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(home / "hub"))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(home / "token"))
+    monkeypatch.setattr(constants, "HF_STORED_TOKENS_PATH", str(home / "stored_tokens"))
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
+    yield
+    huggingface_hub.close_session()
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    tokens = {"hf_rehearsal": "rehearsal", "hf_reader": "rehearsal", "hf_stranger": "stranger"}
+    organizations = {"lab": ["rehearsal"]}
+    with Hub(tmp_path / "hub", tokens, organizations=organizations, read_only=["hf_reader"]) as running:
+        yield running
+    assert running.failures == []
+
+
+@pytest.fixture
+def api(hub: Hub) -> HfApi:
+    return HfApi(endpoint=hub.endpoint, token=hub.token)
+
+
+@pytest.fixture
+def stranger(hub: Hub) -> HfApi:
+    return HfApi(endpoint=hub.endpoint, token="hf_stranger")
+
+
+@pytest.fixture
+def visitor(hub: Hub) -> HfApi:
+    return HfApi(endpoint=hub.endpoint, token=False)
+
+
+@pytest.fixture
+def repo(api: HfApi) -> str:
+    """A repository with one regular and one large file beside `.gitattributes`."""
+    api.create_repo(REPO)
+    additions = [CommitOperationAdd("config.json", b"{}"), CommitOperationAdd("model.safetensors", WEIGHTS)]
+    api.create_commit(REPO, additions, commit_message="first")
+    return REPO
+
+
+# The smallest complete file: an empty tensor table, padded, and no values.
+HEADER = b'{"__metadata__":{"format":"pt"},"w":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}}'
+WEIGHTS = len(HEADER).to_bytes(8, "little") + HEADER + bytes(range(16))
+
+
+@pytest.fixture
+def weights() -> bytes:
+    """The bytes of `model.safetensors` in `repo`: 104 of table, 16 of values."""
+    return WEIGHTS
