@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from repokit.formats.front_matter import parse_card
 from repokit.formats.front_matter_edit import with_metadata
 from repokit.formats.tensors import HEADER_NAMES
+from repokit.printable import count
 from repokit.resources import data, folder
 
 if TYPE_CHECKING:
@@ -169,7 +170,8 @@ def _training_facts(state: Mapping[str, object]) -> list[str]:
     facts = []
     step, epoch, batch = state.get("global_step"), state.get("epoch"), state.get("train_batch_size")
     if type(step) is int and step > 0:
-        facts.append(f"{step:,} optimizer steps" + (f", {epoch:g} epochs" if isinstance(epoch, int | float) else ""))
+        spent = f", {epoch:g} {'epoch' if epoch == 1 else 'epochs'}" if isinstance(epoch, int | float) else ""
+        facts.append(f"{count(step, 'optimizer step')}{spent}")
     if type(batch) is int and batch > 0:
         facts.append(f"batch size {batch:,} per device")
     return facts

@@ -19,7 +19,7 @@ from repokit.repo.directory import Directory
 from repokit.repo.repository import Repository
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 
 class Role(StrEnum):
@@ -106,13 +106,13 @@ class Nested:
     Attributes:
         path: `checkpoint-40`.
         step: 40.
-        metric: The value of the run's best-model metric at that step, where trainer_state.json has it.
+        metric: `eval_loss 0.4213`: what the run was judged by, at that step; "" where trainer_state.json has none.
         best: Whether the trainer recorded it as the best one.
     """
 
     path: str
     step: int
-    metric: float | None
+    metric: str
     best: bool
 
 
@@ -183,10 +183,8 @@ class Checkpoint:
     def _nested(self, folder: str) -> Nested:
         state = _trainer_state(self.root / folder)
         step = int(folder.split("-")[1])
-        name = self._best_metric_name
-        entries = [entry for entry in _list(state.get("log_history")) if isinstance(entry, dict)]
-        values = [entry[name] for entry in entries if name in entry and entry.get("step") == step]
-        metric = values[-1] if values and isinstance(values[-1], int | float) else None
+        values = [entry[self._metric] for entry in _log(state) if self._metric in entry and entry.get("step") == step]
+        metric = f"{self._metric} {values[-1]:.4f}" if values and isinstance(values[-1], int | float) else ""
         return Nested(folder, step, metric, folder == self._best)
 
     @cached_property
@@ -204,10 +202,15 @@ class Checkpoint:
         recorded = self._last_state.get("best_model_checkpoint")
         return Path(recorded).name if isinstance(recorded, str) else None
 
-    @property
-    def _best_metric_name(self) -> str:
-        """Trainer logs the metric that chose the best model as `eval_<name>`; the name itself is in a pickle."""
-        return "eval_loss"
+    @cached_property
+    def _metric(self) -> str:
+        """The name of the metric that chose the best checkpoint.
+
+        The name itself is in training_args.bin, a pickle; the log has the value under it, as `eval_<name>`.
+        """
+        best = self._last_state.get("best_metric")
+        names = (name for entry in _log(self._last_state) for name, value in entry.items() if value == best)
+        return next((name for name in names if name.startswith("eval_")), "eval_loss")
 
 
 def _trainer_state(folder: Path) -> Mapping[str, object]:
@@ -218,8 +221,10 @@ def _trainer_state(folder: Path) -> Mapping[str, object]:
     return state if isinstance(state, dict) else {}
 
 
-def _list(value: object) -> Iterable[object]:
-    return value if isinstance(value, list) else ()
+def _log(state: Mapping[str, object]) -> list[dict[str, object]]:
+    """The entries of the trainer's log, as far as they are what the trainer writes."""
+    history = state.get("log_history")
+    return [entry for entry in history if isinstance(entry, dict)] if isinstance(history, list) else []
 
 
 def open_checkpoint(path: Path) -> Checkpoint:

@@ -10,6 +10,7 @@ import typer
 
 from repokit.cli.console import Console, Format, chosen
 from repokit.cli.options import FormatOption, JsonOption, QuietOption
+from repokit.printable import printable
 
 
 def init(
@@ -31,8 +32,8 @@ def init(
     for line in draft.found:
         console.say(f"  {line}")
     for nested in draft.nested:
-        metric = "" if nested.metric is None else f"  eval_loss {nested.metric:.4f}"
-        console.say(f"  checkpoint {nested.path}{metric}{'  (best)' if nested.best else ''}")
+        metric = f"  {printable(nested.metric)}" if nested.metric else ""
+        console.say(f"  {nested.path}{metric}{'  (best)' if nested.best else ''}")
     temporary = output.with_name(f".{output.name}.{os.getpid()}")
     temporary.write_text(draft.text, encoding="utf-8")
     temporary.replace(output)

@@ -119,11 +119,8 @@ class HubClient:
         Raises:
             PublishError: It would refuse the commit for it.
         """
-        from huggingface_hub import get_session
-        from huggingface_hub.utils import (  # type: ignore[attr-defined]  # public, exported in a way mypy does not see
-            build_hf_headers,
-            hf_raise_for_status,
-        )
+        from huggingface_hub import get_session, hf_raise_for_status
+        from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # public, and not seen by mypy
 
         with self._asking("check the card"):
             headers = build_hf_headers(token=self._api.token, library_name="repokit")

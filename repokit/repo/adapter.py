@@ -1,4 +1,4 @@
-"""Adapters: adapter_config.json with the weights beside it. A repository may hold one, or one in each of its folders."""
+"""Adapters: adapter_config.json and the weights beside it. A repository holds one, or one in each of its folders."""
 
 from __future__ import annotations
 

@@ -87,7 +87,9 @@ class Config(Document):
 
     @property
     def layers(self) -> int | None:
-        """Blocks of the one stack of a model that is not composed."""
+        """Blocks of the one stack of a model that is not composed; None where they are counted by stage (`depths`)."""
+        if "depths" in self:
+            return None
         return next((number for key in _LAYER_KEYS if (number := self.integer(key)) is not None), None)
 
     @property

@@ -152,15 +152,9 @@ class Rename(Section):
 class Weights(Section):
     """What becomes of the tensors."""
 
-    dtype: Literal[
-        "auto",
-        "float64",
-        "float32",
-        "float16",
-        "bfloat16",
-        "float8_e4m3fn",
-        "float8_e5m2",
-    ] = Field("auto", description="What floating-point tensors are cast to; `auto` keeps each as it is stored.")
+    dtype: Literal["auto", "float64", "float32", "float16", "bfloat16"] = Field(
+        "auto", description="What floating-point tensors are cast to; `auto` keeps each as it is stored."
+    )
     keep: Many = Field((), description="Globs of tensor names that are not cast.")
     max_shard_size: Annotated[str, AfterValidator(_shard_size)] = Field(
         "auto",

@@ -74,11 +74,14 @@ _OTHER_VERSION: Final = "keys may mean something else in another version of the 
 
 
 def _refuse(found: Sequence[Problem], source: YamlSource) -> None:
-    """Raises the first of the problems in the order of the file."""
+    """Raises the first of the problems in the order of the file; what is there goes before what is not.
+
+    A mistyped key is two problems, an unknown key and a missing one, and the first explains the second.
+    """
     if not found:
         return
-    placed = sorted(((_position(problem, source), problem) for problem in found), key=lambda pair: pair[0])
-    position, problem = placed[0]
+    placed = [(problem.fault == "missing", _position(problem, source), problem) for problem in found]
+    _, position, problem = min(placed, key=lambda entry: entry[:2])
     where = steps(problem.pointer)
     advice = advise(problem, Recipe, source.value, source.unquoted(where))
     rest = f" (and {count(len(found) - 1, 'more problem')})" if len(found) > 1 else ""

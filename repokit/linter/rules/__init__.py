@@ -7,14 +7,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from repokit.linter.rules import files, index, weights, weights_against_config
+from repokit.linter.rules import (
+    adapter,
+    config,
+    files,
+    generation,
+    index,
+    pickles,
+    remote_code,
+    security,
+    weights,
+    weights_against_config,
+)
 
 if TYPE_CHECKING:
     from repokit.linter.rule import Rule
 
 RULES: Final[tuple[Rule, ...]] = (
     *files.RULES,
+    *pickles.RULES,
+    *config.RULES,
+    *remote_code.RULES,
+    *generation.RULES,
     *weights.RULES,
     *weights_against_config.RULES,
     *index.RULES,
+    *adapter.RULES,
+    *security.RULES,
 )

@@ -12,14 +12,18 @@ from repokit.linter.examples import Example
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.repo.source import Kind
+from repokit.repo.weights import INDEX
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from repokit.repo.repository import Repository
 
 POINTER: Final = (
     "version https://git-lfs.github.com/spec/v1\n"
     "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
 )
+OTHER_CARD: Final = "---\nlicense: mit\nlibrary_name: openvoice\n---\n# A voice\n"
 
 
 class MalformedFile(Rule):
@@ -42,9 +46,9 @@ class MalformedFile(Rule):
     good = (Example("every file parses"),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        for path in repository.files:
-            if is_pointer(repository, path):
-                continue
+        for path, entry in repository.files.items():
+            if entry.kind is not Kind.FILE or is_pointer(repository, path):
+                continue  # other rules speak of these
             try:
                 parse(repository, path)
             except InputError as error:
@@ -97,6 +101,35 @@ class BrokenLink(Rule):
                 yield self.finding(path, f"is a {entry.kind}", hint="replace it by the file itself, or delete it")
 
 
+class WrongType(Rule):
+    """A value has a type that its readers cannot use.
+
+    transformers 5 refuses such a config; others compute with it and fail later, far from the cause.
+    """
+
+    code = "FIL104"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (
+        Example("a number as text", {"config.json": {"vocab_size": "32"}}),
+        Example("a name where a list is due", {"config.json": {"architectures": "LlamaForCausalLM"}}),
+        Example("a shard that is a number", {INDEX: {"weight_map": {"model.norm.weight": 3}}}, "sharded", ("IDX104",)),
+        Example("a rank as text", {"adapter_config.json": {"r": "4"}}, "lora"),
+    )
+    good = (
+        Example("keys of someone's own", {"config.json": {"my_setting": {"any": ["thing", 1]}}}),
+        Example("a config of another library", {"config.json": '{"vocab_size": "a, b, c"}', "README.md": OTHER_CARD}),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        from repokit.schema.document import problems
+
+        for path, model in schemas(repository):
+            for problem in problems(model, repository.json(path)):
+                yield self.finding(path, problem.message, place=problem.pointer or None)
+
+
 # What trainers and launchers leave beside the weights (formats.md 12.1, 12.5; transformers trainer.py, accelerate
 # checkpointing.py, deepspeed zero_to_fp32.py).
 TRAINING_STATE: Final = re.compile(
@@ -135,7 +168,43 @@ class TrainingState(Rule):
             yield self.finding(left[0], message, names=left, hint=hint)
 
 
-RULES: Final = (MalformedFile(), LfsPointer(), BrokenLink(), TrainingState())
+RULES: Final = (MalformedFile(), LfsPointer(), BrokenLink(), WrongType(), TrainingState())
+
+# The model of each file, by the end of its name: the module and class in repokit/schema/.
+SCHEMAS: Final = {
+    "config.json": ("config", "Config"),
+    "generation_config.json": ("generation_config", "GenerationConfig"),
+    "tokenizer_config.json": ("tokenizer_config", "TokenizerConfig"),
+    "special_tokens_map.json": ("special_tokens_map", "SpecialTokensMap"),
+    "added_tokens.json": ("added_tokens", "AddedTokens"),
+    "tokenizer.json": ("tokenizer", "Tokenizer"),
+    "preprocessor_config.json": ("processor", "Preprocessor"),
+    "video_preprocessor_config.json": ("processor", "Preprocessor"),
+    "processor_config.json": ("processor", "Processor"),
+    "adapter_config.json": ("adapter", "AdapterConfig"),
+}
+
+
+def schemas(repository: Repository) -> Iterator[tuple[str, type[BaseModel]]]:
+    """The files that have a schema, with their models. The config.json of another library is left out."""
+    from importlib import import_module
+
+    found = {path: SCHEMAS[path] for path in SCHEMAS if repository.content(path) is not None}
+    found |= dict.fromkeys(repository.weights.index_paths, ("weight_index", "WeightIndex"))
+    if "config.json" in found and not is_of_transformers(repository):
+        del found["config.json"]
+    for path, (module, name) in found.items():
+        yield path, getattr(import_module(f"repokit.schema.{module}"), name)
+
+
+def is_of_transformers(repository: Repository) -> bool:
+    """Whether config.json is transformers' own: it names a model_type, or the card names no other library."""
+    config, card = repository.config, repository.card
+    known = config is not None and config.model_type is not None
+    return known or card is None or card.library_name in {None, "transformers"}
+
+
+OBJECTS: Final = frozenset(SCHEMAS)  # files whose readers expect an object and nothing else
 
 
 def is_pointer(repository: Repository, path: str) -> bool:
@@ -153,6 +222,8 @@ def parse(repository: Repository, path: str) -> None:
         repository.header(path)
     elif path in repository.weights.index_paths:
         repository.weights.index_at(path)
+    elif path in OBJECTS:
+        repository.document(path)
     elif path.endswith(".json"):
         repository.json(path)
     elif path == "README.md":

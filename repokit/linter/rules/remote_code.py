@@ -30,7 +30,7 @@ class MissingCode(Rule):
     reads = Reads.TEXT
     bad = (
         Example("the code was not uploaded", AUTO_MAP),
-        Example("a path of someone's machine", {CONFIG: {"auto_map": {"AutoConfig": "/tmp/code.XConfig"}}}),
+        Example("a path of someone's machine", {CONFIG: {"auto_map": {"AutoConfig": "/opt/code.XConfig"}}}),
         Example("a file that the code imports", {**AUTO_MAP, "modeling_x.py": "from .layers import Block\n"}),
     )
     good = (

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+# Read when huggingface_hub is imported; `real_client` sets them once more for a process that imported it before.
+os.environ.setdefault("HF_HUB_DISABLE_XET", "1")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+import huggingface_hub
+from huggingface_hub import HfApi, constants
+
+from repokit.publisher.push import push
+from repokit.rehearsal import Hub
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+REPO = "rehearsal/model"
+NOWHERE = "http://127.0.0.1:9"  # the discard port: a call that forgot its endpoint fails instead of leaving the machine
+
+FILES = {
+    "README.md": b"---\nlicense: mit\nlanguage: en\n---\n# Model\n",
+    "config.json": b'{"model_type": "llama"}\n',
+    "model-00001-of-00002.safetensors": b"\x08\0\0\0\0\0\0\0{}      " + bytes(range(256)) * 20,
+    "model-00002-of-00002.safetensors": b"\x08\0\0\0\0\0\0\0{}      " + bytes(reversed(range(256))) * 30,
+    "assets/deep/note.txt": b"a note\n",
+    "empty.txt": b"",
+}
+
+
+@pytest.fixture(autouse=True)
+def real_client(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    home = tmp_path_factory.mktemp("hugging-face-home")
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(home))
+    monkeypatch.setattr(constants, "ENDPOINT", NOWHERE)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(home / "hub"))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(home / "token"))
+    monkeypatch.setattr(constants, "HF_STORED_TOKENS_PATH", str(home / "stored_tokens"))
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
+    yield
+    huggingface_hub.close_session()
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    tokens = {"hf_rehearsal": "rehearsal", "hf_reader": "rehearsal", "hf_stranger": "stranger"}
+    with Hub(tmp_path / "hub", tokens, read_only=["hf_reader"]) as running:
+        yield running
+    assert running.failures == []
+
+
+@pytest.fixture
+def api(hub: Hub) -> HfApi:
+    return HfApi(endpoint=hub.endpoint, token=hub.token)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A finished repository: three folders deep, two large files, one that is empty."""
+    for path, content in FILES.items():
+        place = tmp_path / "dist" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+    return tmp_path / "dist"
+
+
+@pytest.fixture
+def waits() -> list[float]:
+    """The seconds for which a push would have slept."""
+    return []
+
+
+@pytest.fixture
+def go(hub: Hub, directory: Path, waits: list[float]) -> partial:
+    """`push` of `directory` to `REPO`, without sleeping."""
+    return partial(push, directory, REPO, endpoint=hub.endpoint, token=hub.token, sleep=waits.append)
+
+
+@pytest.fixture
+def published(go: partial, hub: Hub) -> str:
+    """The commit of a push that is done; the requests it took are forgotten."""
+    commit = go(create=True).commit
+    hub.requests.clear()
+    return commit
