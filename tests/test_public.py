@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-
 import pytest
 
 import repokit
@@ -19,9 +17,9 @@ PUBLIC = [
     "Plan",
     "PushResult",
     "Recipe",
+    "RepokitError",
     "Report",
     "Repository",
-    "RepokitError",
     "Rule",
     "Selection",
     "Severity",
@@ -60,9 +58,3 @@ def test_another_name_is_an_attribute_error() -> None:
 
 def test_dir_lists_the_public_names() -> None:
     assert dir(repokit) == sorted(PUBLIC)
-
-
-@pytest.mark.parametrize("name", [name for name in PUBLIC if name != "__version__"])
-def test_a_public_name_has_a_docstring(name: str) -> None:
-    documented = inspect.getdoc(getattr(repokit, name)) or ""
-    assert documented.partition("\n")[0].endswith((".", "?")), documented

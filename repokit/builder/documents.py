@@ -8,50 +8,54 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from repokit.errors import RecipeError
 from repokit.formats.paths import is_local
 from repokit.formats.strict_json import dumps
-from repokit.formats.tensors import TORCH_NAMES
+from repokit.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from repokit.repo.config import Config
 
 
-def edited_config(config: Config, *, dtype: str | None, tie: bool | None, compat: tuple[str, ...]) -> bytes | None:
+def edited_config(config: Config, *, dtype: str | None, compat: tuple[str, ...]) -> bytes | None:
     """config.json with the dtype that the weights will have, or None where it says so already.
 
     Args:
         config: As it lies in the source.
-        dtype: torch's name of the dtype that the weights are cast to; None where they are not cast.
-        tie: What tie_word_embeddings must say for the weights that are written; None where it stays.
+        dtype: torch's name of the dtype that the weights will have; None where they keep theirs.
         compat: `transformers-4` writes `torch_dtype` beside `dtype`.
     """
-    raw = _with_dtype(config.raw, dtype) if dtype else dict(config.raw)
-    if tie is not None and config.tie_word_embeddings is not tie:
-        raw["tie_word_embeddings"] = tie
-    # transformers 4 wrote where it had loaded the model from: a path of the machine that trained.
-    if is_local(str(raw.get("_name_or_path", ""))):
-        del raw["_name_or_path"]
+    raw = _at_every_level(config.raw, _without_local_path)
+    if dtype:
+        raw = _at_every_level(raw, lambda level: _with_dtype(level, dtype))
+        if not {"dtype", "torch_dtype"} & raw.keys():
+            raw["dtype"] = dtype
     if "transformers-4" in compat:
-        raw = _for_transformers_4(raw)
+        raw = _at_every_level(raw, _for_transformers_4)
     return None if raw == config.raw else dumps(raw)
 
 
-def _with_dtype(raw: Mapping[str, Any], dtype: str) -> dict[str, Any]:
-    """The new dtype at the top and in every nested config that states one."""
-    result = {
-        key: _nested_dtype(value, dtype) if key.endswith("_config") and isinstance(value, dict) else value
+def _at_every_level(raw: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    """A config changed at the top and, before that, in every config inside it."""
+    nested = {
+        key: _at_every_level(value, change)
         for key, value in raw.items()
+        if isinstance(value, dict) and (key.endswith("_config") or "model_type" in value)
     }
-    spellings = [key for key in ("dtype", "torch_dtype") if key in raw] or ["dtype"]
-    return {**result, **dict.fromkeys(spellings, dtype)}
+    return change({**raw, **nested})
 
 
-def _nested_dtype(raw: dict[str, Any], dtype: str) -> dict[str, Any]:
-    changed = _with_dtype(raw, dtype)
-    stated = any(raw.get(key) in TORCH_NAMES for key in ("dtype", "torch_dtype"))
-    return changed if stated else {key: changed[key] for key in raw}
+def _without_local_path(raw: dict[str, Any]) -> dict[str, Any]:
+    """Without what transformers 4 wrote: where it had loaded the model from, a path of the machine that trained."""
+    return {key: value for key, value in raw.items() if key != "_name_or_path" or not is_local(str(value))}
+
+
+def _with_dtype(raw: dict[str, Any], dtype: str) -> dict[str, Any]:
+    """The new dtype wherever one is stated."""
+    stated = {key: dtype for key in ("dtype", "torch_dtype") if isinstance(raw.get(key), str)}
+    return {**raw, **stated}
 
 
 def _for_transformers_4(raw: dict[str, Any]) -> dict[str, Any]:
@@ -69,6 +73,16 @@ def _for_transformers_4(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def merged_generation_config(raw: Mapping[str, Any] | None, values: Mapping[str, Any]) -> bytes | None:
-    """generation_config.json with the recipe's values, or None where they change nothing."""
+    """generation_config.json with the recipe's values, or None where they change nothing.
+
+    Raises:
+        RecipeError: A value that JSON does not have, such as `.inf` or a date.
+    """
     merged = {**(raw or {}), **values}
-    return None if merged == (raw or {}) else dumps(merged)
+    if repr(merged) == repr(raw or {}):  # a person tells true from 1
+        return None
+    try:
+        return dumps(merged)
+    except (TypeError, ValueError) as error:
+        what = f"has a value that JSON does not have: {printable(error)}"
+        raise RecipeError(what, place="generation_config") from None

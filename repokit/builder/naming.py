@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from repokit.errors import PlanError
+from repokit.formats.safetensors import METADATA_KEY
 from repokit.printable import count, printable
 
 if TYPE_CHECKING:
@@ -64,13 +65,14 @@ def check_one_to_one(names: Mapping[str, str]) -> None:
     """Refuses a renaming that loses a tensor.
 
     Raises:
-        PlanError: Two tensors would have one name, or one would have none.
+        PlanError: Two tensors would have one name, or one a name that a file cannot hold.
     """
     taken: dict[str, str] = {}
     for name, final in names.items():
-        if not final or final in taken:
-            what = f"{printable(name)} would be called {printable(final)!r}" + (
-                f", and so would {printable(taken[final])}" if final in taken else ""
-            )
+        what = f"{printable(name)} would be called '{printable(final)}'"
+        if final in taken:
+            what += f", and so would {printable(taken[final])}"
             raise PlanError(what, why="one of them would be lost", hint="narrow weights.rename, or drop one by name")
+        if not final or final == METADATA_KEY or not final.isprintable():
+            raise PlanError(what, why="no loader finds a tensor of that name", hint="change weights.rename")
         taken[final] = name

@@ -12,12 +12,14 @@ if TYPE_CHECKING:
 # one commit inside the Hub's 60 seconds, small enough for machines that load shard by shard.
 _AUTO_SIZES: Final = tuple(gigabytes * 10**9 for gigabytes in (5, 10, 20, 50))
 _AUTO_SHARDS: Final = 64
-_DIGITS: Final = re.compile(r"(\d+)")
+_DIGITS: Final = re.compile(r"([0-9]+)")
 
 
-def natural(name: str) -> tuple[tuple[int, str], ...]:
-    """A sort key that puts layer 2 before layer 10."""
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in _DIGITS.split(name))
+def natural(name: str) -> tuple[tuple[tuple[int, str], ...], str]:
+    """A sort key that puts layer 2 before layer 10. No two names have the same one."""
+    parts = _DIGITS.split(name)  # text and digits in turn; digits are compared by length, since there may be thousands
+    parts[1::2] = [digits.lstrip("0") for digits in parts[1::2]]
+    return tuple((len(part) * (index % 2), part) for index, part in enumerate(parts)), name
 
 
 def packed(sizes: Mapping[str, int], limit: int) -> list[list[str]]:

@@ -111,7 +111,7 @@ def plan_weights(recipe: Weights, checkpoint: Checkpoint) -> PlannedWeights:
         cast_to=recipe.dtype if target else None,
     )
     if recipe.tie == "auto":
-        _tie(planned, checkpoint)
+        _tie(planned, checkpoint, names)
     planned.shards = _shards(recipe, planned, checkpoint)
     return planned
 
@@ -125,8 +125,13 @@ def _names(recipe: Weights, stored: list[str]) -> dict[str, str]:
     return naming.renamed({name: name for name in stored}, rules)
 
 
-def _tie(planned: PlannedWeights, checkpoint: Checkpoint) -> None:
+def _tie(planned: PlannedWeights, checkpoint: Checkpoint, names: Mapping[str, str]) -> None:
     """Leaves out a head that config.json ties to the embedding, once its bytes have been compared.
+
+    Args:
+        planned: What is left out is taken from it.
+        checkpoint: The source.
+        names: Name in the source to final name, of every tensor that is not dropped.
 
     Raises:
         PlanError: They differ: loading would overwrite one of them.
@@ -135,17 +140,16 @@ def _tie(planned: PlannedWeights, checkpoint: Checkpoint) -> None:
     weights = checkpoint.repository.weights
     if config is None or not config.tie_word_embeddings:
         return
-    embeddings = sorted(tensor.name for tensor in weights.embeddings)
     stored = checkpoint.tensors
-    final_of = {id(output.stored): final for final, output in planned.tensors.items()}
+    embeddings = sorted(tensor.name for tensor in weights.embeddings if tensor.name in names)
     tied = []
-    for head in sorted(tensor.name for tensor in weights.heads):
+    for head in sorted(tensor.name for tensor in weights.heads if tensor.name in names):
         candidates = [name for name in embeddings if stored[name].shape == stored[head].shape]
-        final = final_of.get(id(stored[head]))
-        if final is None or not candidates:
+        if not candidates:
             continue
+        final = names[head]
         if not any(same_bytes(checkpoint.root, stored[head], stored[name]) for name in candidates):
-            what = f"{printable(final)} and {printable(candidates[0])} differ, and config.json ties them"
+            what = f"{printable(final)} and {printable(names[candidates[0]])} differ, and config.json ties them"
             why = "loaders overwrite one with the other or leave them apart, depending on their version"
             hint = "set tie_word_embeddings to false in the checkpoint's config.json, or drop one: weights.drop"
             raise PlanError(what, why=why, path="config.json", place="/tie_word_embeddings", hint=hint)

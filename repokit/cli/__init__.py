@@ -57,6 +57,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code; every error is printed as what, why and what next."""
     try:
         result = app(args=None if arguments is None else list(arguments), standalone_mode=False)
+        sys.stdout.flush()  # here, where a reader that went away is expected
     except KeyboardInterrupt:
         Console().say("interrupted; run the same command again to go on")
         return 130

@@ -46,11 +46,13 @@ class Card:
         metadata: The front matter as parsed, key order kept; None where the file has no front matter.
         body: Everything after the closing fence, byte for byte as text.
         lines: The line (from 1) of each top-level key of the front matter.
+        body_line: The line on which the body begins.
     """
 
     metadata: Mapping[str, Any] | None
     body: str
     lines: Mapping[str, int] = field(default_factory=dict)
+    body_line: int = 1
 
 
 def parse_card(data: bytes, path: str) -> Card:
@@ -76,7 +78,7 @@ def parse_card(data: bytes, path: str) -> Card:
         return Card(None, text)
     first = len(_BREAK.findall(text, 0, found.start(1))) + 1
     metadata, lines = load_mapping(found[1], path, first_line=first)
-    return Card(metadata, text[found.end() :], lines)
+    return Card(metadata, text[found.end() :], lines, len(_BREAK.findall(text, 0, found.end())) + 1)
 
 
 def _refuse_unseen(text: str, path: str) -> None:

@@ -5,21 +5,29 @@ Comments, key order, spelling and the body stay byte for byte: a person wrote th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
 
+from repokit.errors import MalformedFile
 from repokit.formats.front_matter import Card, parse_card
 
+# The line breaks of front_matter.py. str.splitlines knows more of them, such as U+2028, which YAML text may hold.
+_LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
-def with_metadata(data: bytes, values: Mapping[str, Any], path: str) -> bytes:
+
+def with_metadata(data: bytes, values: Mapping[str, Any], path: str, *, without: Sequence[str] = ()) -> bytes:
     """A card with these values in its front matter.
 
-    Keys whose value differs are rewritten in their place; new keys follow at the end, in the order of `values`.
+    Keys whose value differs are rewritten in their place; new keys follow, in the order of `values`. A front matter in
+    which keys cannot be told apart by lines (flow style, anchors) is written anew, comments lost.
 
     Args:
         data: The card; b"" for a new one.
         values: Front matter values; None as a value leaves the key alone.
         path: For messages.
+        without: Keys that the card must not have.
 
     Raises:
         MalformedFile: The card does not parse.
@@ -29,32 +37,94 @@ def with_metadata(data: bytes, values: Mapping[str, Any], path: str) -> bytes:
     text = data.decode("utf-8-sig")
     if card.metadata is None:
         return f"---\n{_dumped(wanted)}---\n{text}".encode()
-    changed = {key: value for key, value in wanted.items() if card.metadata.get(key) != value}
+    changed: dict[str, Any] = {key: value for key, value in wanted.items() if _differ(card.metadata, key, value)}
+    changed |= {key: None for key in without if key in card.metadata}
     if not changed:
         return data
-    lines = text.splitlines(keepends=True)
+    result = {key: value for key, value in {**card.metadata, **changed}.items() if key not in without}
+    candidates = (_edited(text, card, changed, at_end=at_end) for at_end in (True, False))
+    return next((edited for edited in candidates if _holds(edited, result, card.body, path)), _anew(text, card, result))
+
+
+def _differ(metadata: Mapping[str, Any], key: str, value: object) -> bool:
+    """Whether a value is to be written. True is not 1: a person reads the difference, and so does the Hub."""
+    return key not in metadata or repr(metadata[key]) != repr(value)
+
+
+def _holds(data: bytes, metadata: Mapping[str, Any], body: str, path: str) -> bool:
+    """Whether a card reads as it was meant to."""
+    try:
+        card = parse_card(data, path)
+    except MalformedFile:
+        return False
+    if card.metadata is None or card.body != body:
+        return False
+    return card.metadata.keys() == metadata.keys() and not any(
+        _differ(card.metadata, *item) for item in metadata.items()
+    )
+
+
+def _edited(text: str, card: Card, changed: Mapping[str, Any], *, at_end: bool) -> bytes:
+    """The card with its lines edited.
+
+    Args:
+        text: The whole card.
+        card: The same, parsed.
+        changed: New values; None takes a key out.
+        at_end: New keys go behind the others. Before them where the last value is a block of text: a block at the end
+            has no line break at its own end, and would get one.
+    """
+    lines = _LINE.findall(text)
     opening = next(number for number, line in enumerate(lines) if line.strip() == "---")
     closing = next(number for number, line in enumerate(lines[opening + 1 :], opening + 1) if _closes(line))
     block = _rewritten(lines[opening + 1 : closing], opening + 2, card, changed)
-    added = {key: value for key, value in changed.items() if key not in card.metadata}
-    return "".join([*lines[: opening + 1], *block, _dumped(added), *lines[closing:]]).encode()
+    added = {key: value for key, value in changed.items() if key not in card.lines}
+    new = _dumped(added, _line_break(lines[opening]))
+    inside = [*block, new] if at_end else [new, *block]
+    return "".join([*lines[: opening + 1], *inside, *lines[closing:]]).encode()
+
+
+def _anew(text: str, card: Card, metadata: Mapping[str, Any]) -> bytes:
+    fences = f"---\n{_dumped(metadata)}---\n" if metadata else ""
+    return f"{fences}{text[len(text) - len(card.body) :]}".encode()
 
 
 def _closes(line: str) -> bool:
-    return line.rstrip() == "---"
+    return line.rstrip("\r\n").rstrip(" \t") == "---"
 
 
-def _dumped(values: Mapping[str, Any]) -> str:
+def _line_break(line: str) -> str:
+    return line[len(line.rstrip("\r\n")) :] or "\n"
+
+
+def _dumped(values: Mapping[str, Any], line_break: str = "\n") -> str:
     """Block YAML, quoted where YAML 1.1 would read something else; "" for no values."""
     import yaml
 
     if not values:
         return ""
-    return yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True, default_flow_style=False, width=10**6)
+    text: str = yaml.dump(
+        dict(values), Dumper=_dumper(), sort_keys=False, allow_unicode=True, default_flow_style=False, width=10**6
+    )
+    return text.replace("\n", line_break)
+
+
+@cache
+def _dumper() -> Any:  # noqa: ANN401 - a class of PyYAML, which is loaded late
+    """PyYAML's safe dumper, which writes U+0085 and U+2028 raw and reads them back as line breaks; here escaped."""
+    import yaml
+
+    def quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        style = '"' if re.search("[\x85\u2028\u2029]", text) else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    dumper: Any = type("Dumper", (yaml.SafeDumper,), {})
+    dumper.add_representer(str, quoted)
+    return dumper
 
 
 def _rewritten(lines: list[str], first: int, card: Card, changed: Mapping[str, Any]) -> list[str]:
-    """The lines between the fences, those of changed keys replaced.
+    """The lines between the fences, those of changed keys replaced, or removed where the new value is None.
 
     Args:
         lines: Between the fences.
@@ -63,21 +133,27 @@ def _rewritten(lines: list[str], first: int, card: Card, changed: Mapping[str, A
         changed: New values.
     """
     starts = sorted((line - first, key) for key, line in card.lines.items())
+    if not starts:
+        return lines
     ends = [start for start, _ in starts[1:]] + [len(lines)]
-    result = lines[: starts[0][0]] if starts else list(lines)
+    result = lines[: starts[0][0]]
     for (start, key), end in zip(starts, ends, strict=True):
         region = lines[start:end]
         if key in changed:
-            region = [_dumped({key: changed[key]}), *_belonging_to_the_next(region)]
+            value = {} if changed[key] is None else {key: changed[key]}
+            region = [_dumped(value, _line_break(region[0]) if region else "\n"), *_belonging_to_the_next(region)]
         result += region
     return result
 
 
 def _belonging_to_the_next(region: list[str]) -> list[str]:
-    """The comment and blank lines at the end of a key's lines: they speak of what follows."""
+    """The comment and blank lines at the end of a key's lines: they speak of what follows.
+
+    Comments begin in the first column: what looks like one and is indented may be text of the value.
+    """
     kept: list[str] = []
     for line in reversed(region[1:]):
-        if line.strip() and not line.lstrip().startswith("#"):
+        if line.strip() and not line.startswith("#"):
             break
         kept.insert(0, line)
     return kept

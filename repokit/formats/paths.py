@@ -20,13 +20,16 @@ def unsafe(path: str) -> str | None:
         return "is empty"
     if any(unicodedata.category(character) in {"Cc", "Cf", "Cs"} for character in path):
         return "has control characters"
-    if "\\" in path:
+    folded = unicodedata.normalize("NFKC", path)  # full-width dots and slashes, which some tools fold to the real ones
+    if "\\" in folded:
         return "has a backslash, which is a separator on Windows only"
-    if path.startswith(("/", "~")) or _SCHEME.match(path):
+    if folded.startswith(("/", "~")) or _SCHEME.match(folded):
         return "is absolute"
+    if ":" in folded:
+        return "has a colon, which names a drive or a stream on Windows"
     if len(path.encode()) > 4096 or any(len(part.encode()) > 255 for part in path.split("/")):
         return "is longer than file systems take"
-    if ".." in unicodedata.normalize("NFKC", path).split("/"):
+    if ".." in folded.split("/"):
         return "leaves the repository"
     if any(part in {"", "."} for part in path.split("/")):
         return "has an empty part"
@@ -35,20 +38,13 @@ def unsafe(path: str) -> str | None:
     return None
 
 
-_REPO_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?")
+# huggingface_hub/utils/_validators.py, which mirrors the Hub's own check.
+_REPO_ID: Final = re.compile(r"(?:\b[\w\-.]{1,96}\b/)?\b[\w\-.]{1,96}\b", re.ASCII)
 
 
 def is_repo_id(text: str) -> bool:
-    """Whether this can be a repository on the Hub: `org/name`, or `name` for the few old ones without an owner.
-
-    huggingface_hub/utils/_validators.py: at most 96 characters a part, no `--`, no `..`, no trailing `.git`.
-    """
-    return (
-        _REPO_ID.fullmatch(text) is not None
-        and "--" not in text
-        and ".." not in text
-        and not text.endswith((".git", "-", "."))
-    )
+    """Whether this can be a repository on the Hub: `org/name`, or `name` for the few old ones without an owner."""
+    return _REPO_ID.fullmatch(text) is not None and "--" not in text and ".." not in text and not text.endswith(".git")
 
 
 def is_local(text: str) -> bool:

@@ -10,6 +10,7 @@ _SIGNATURES: Final = (
     (b"PK\x03\x04", "a zip archive, as torch.save writes it"),
     (b"PK\x05\x06", "an empty zip archive"),
     (b"\x80\x02", "a pickle, as older torch.save writes it"),
+    (b"\x80\x03", "a pickle"),
     (b"\x80\x04", "a pickle"),
     (b"\x80\x05", "a pickle"),
     (b"GGUF", "a GGUF file"),
@@ -40,6 +41,8 @@ def identify(head: bytes) -> str | None:
     Args:
         head: At least the first 16 bytes, as far as the file has them.
     """
+    if _begins_like_safetensors(head):
+        return None
     for signature, description in _SIGNATURES:
         if head.startswith(signature):
             return description
@@ -50,4 +53,11 @@ def identify(head: bytes) -> str | None:
 
 def is_pickle(head: bytes) -> bool:
     """Whether a file begins as a pickle of protocol 2 to 5, or as a zip archive, which torch.save writes."""
+    if _begins_like_safetensors(head):
+        return False
     return (head[:1] == b"\x80" and head[1:2] in {b"\x02", b"\x03", b"\x04", b"\x05"}) or head.startswith(b"PK\x03\x04")
+
+
+def _begins_like_safetensors(head: bytes) -> bool:
+    """A header of 640 bytes begins with 0x80 0x02, as a pickle does; one of 67 MB begins with `PK`."""
+    return head[5:9] == b"\x00\x00\x00{"

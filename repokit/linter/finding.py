@@ -16,6 +16,7 @@ class Severity(IntEnum):
 
     @property
     def word(self) -> str:
+        """As reports spell it: `error`."""
         return self.name.lower()
 
 

@@ -47,6 +47,7 @@ class Rule:
 
     @property
     def name(self) -> str:
+        """The class name as words: `missing-shard`."""
         return re.sub(r"(?<!^)(?=[A-Z])", "-", type(self).__name__).lower()
 
     @property

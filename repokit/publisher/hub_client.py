@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+
     from repokit.publisher.changes import LocalFile
 
 # Seconds. huggingface_hub sets none, and a silent server would hold a push for ever.
@@ -181,9 +182,9 @@ class HubClient:
             return str(done.oid)
 
     @contextmanager
-    def _asking(self, doing: str, revision: str | None = None, timeout: float = TIMEOUT) -> Iterator[None]:
+    def _asking(self, doing: str, revision: str | None = None, timeout: float | None = None) -> Iterator[None]:
         target = self.repo_id if revision is None else f"{self.repo_id}@{safe(revision)}"
-        with translated(doing, target), _bounded(timeout), warnings.catch_warnings():
+        with translated(doing, target), _bounded(timeout or TIMEOUT), warnings.catch_warnings():
             # What huggingface_hub warns of (remarks on the card, .parquet in a model) was told already, or linted.
             warnings.simplefilter("ignore", UserWarning)
             yield

@@ -108,7 +108,8 @@ def _from_cause(error: BaseException, doing: str, target: str) -> RepokitError:
     if inner is not None:
         inner.what = f"{safe(error)} {inner.what}"
         return inner
-    return PublishError(f"could not {doing} of {target}: {safe(error)}")
+    hint = "run the same command again; what arrived is not sent twice"
+    return PublishError(f"could not {doing} of {target}: {safe(error)}", why="huggingface_hub gave up", hint=hint)
 
 
 def _from_answer(error: HfHubHTTPError, doing: str, target: str) -> RepokitError:

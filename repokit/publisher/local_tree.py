@@ -116,6 +116,14 @@ def hashed(files: Sequence[ListedFile], report: Callable[[int, int], None]) -> l
     return [local for local in found if local is not None]
 
 
+def has_changed(file: ListedFile) -> bool:
+    """Whether the file is not the one that was listed any more."""
+    try:
+        return _identity(file.place.lstat()) != file.identity
+    except OSError:
+        return True
+
+
 def refuse_changed(paths: Sequence[str]) -> None:
     """Stops the push if any path is named.
 

@@ -19,7 +19,7 @@ from repokit.printable import count, printable
 from repokit.publisher.changes import Changes, changes
 from repokit.publisher.hub_client import HubClient
 from repokit.publisher.hub_errors import LOGIN_HINT, Unanswered
-from repokit.publisher.local_tree import hashed, listed
+from repokit.publisher.local_tree import has_changed, hashed, listed, refuse_changed
 from repokit.publisher.retrying import Patience
 from repokit.publisher.target import Permissions, Target, create as create_target, resolve
 from repokit.publisher.verify import check_tree
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd
 
     from repokit.publisher.changes import LocalFile
+    from repokit.publisher.local_tree import ListedFile
 
     Listener = Callable[[str, int, int], None]
 
@@ -130,14 +131,15 @@ def push(
     if not dry_run:
         create_target(work.client, target, allowed, work.patience)
         if target.head is None:
-            found = work.compare(work.look_again(target), local)
-    plan = _Plan(directory.resolve(), target, local, found, tag, commit_message or _title(found))
+            found = work.compare_with_new(target, local)
+    plan = _Plan(directory.resolve(), files, target, local, found, tag, commit_message or _title(found))
     return work.planned(plan) if dry_run else work.publish(plan)
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
     directory: Path
+    files: list[ListedFile]
     target: Target
     local: list[LocalFile]
     changes: Changes
@@ -159,13 +161,16 @@ class _Work:
         remote = [] if head is None else self.patience.persist(lambda: self.client.tree(head))
         return changes(local, remote, parent=head)
 
-    def look_again(self, target: Target) -> Target:
-        """A new repository is not empty: the Hub has put .gitattributes there."""
+    def compare_with_new(self, target: Target, local: list[LocalFile]) -> Changes:
+        """A repository that was just created is not empty: the Hub has put .gitattributes there."""
         try:
             head = self.patience.persist(lambda: self.client.head(target.revision))
         except RevisionNotFound:
-            return target  # no commit yet: this one will be the first
-        return replace(target, head=head)
+            head = None  # no commit yet: this one will be the first
+        found = self.compare(replace(target, head=head), local)
+        if found.deleted and head is not None:  # someone else was faster, and nobody has approved of this
+            raise _moved(self.client.repo_id, target.revision, None, head)
+        return found
 
     def refuse_taken(self, tag: str | None, target: Target, found: Changes) -> None:
         """A tag stays where it is, so it may only exist if this push commits nothing and it names the head already."""
@@ -207,7 +212,11 @@ class _Work:
     def _upload(self, plan: _Plan) -> list[CommitOperationAdd]:
         uploads, size = plan.changes.uploads, plan.changes.upload_size
         self.report("upload", 0, size)
-        additions = self.client.upload(plan.target.revision, plan.directory, uploads)
+        try:
+            additions = self.client.upload(plan.target.revision, plan.directory, uploads)
+        except PublishError:
+            refuse_changed([file.path for file in plan.files if has_changed(file)])  # which explains the error better
+            raise
         self.report("upload", size, size)
         return additions
 
@@ -257,8 +266,7 @@ class _Work:
         if tag is None:
             return
         self.report("tag", 0, 1)
-        self.patience.persist(lambda: self.client.create_tag(tag, commit))
-        at = self.patience.persist(lambda: self.client.head(tag))
+        at = self.patience.persist(lambda: self._tagged(tag, commit))
         if at != commit:
             raise PublishError(
                 f"{commit[:7]} is published; the tag {printable(tag)} names {at[:7]}",
@@ -266,6 +274,14 @@ class _Work:
                 hint="run the same command again with another --tag",
             )
         self.report("tag", 1, 1)
+
+    def _tagged(self, tag: str, commit: str) -> str:
+        """Creates the tag unless it is there, and looks where it is, whatever the Hub answered."""
+        self.client.create_tag(tag, commit)
+        try:
+            return self.client.head(tag)
+        except RevisionNotFound as error:
+            raise Unanswered(f"{commit[:7]} is published, and not yet tagged", why=error.what) from error
 
     def _result(self, plan: _Plan, commit: str | None, verified: int) -> PushResult:
         pinned = plan.tag or commit or plan.target.revision

@@ -19,7 +19,6 @@ HubError                400  the request makes no sense
 Codes and sentences are those that huggingface_hub 2.4.0 tells its exceptions apart by (`utils/_http.py`).
 """
 
-# ruff: noqa: N818 - "Error" after every name of the tree above would hide what tells them apart
 from __future__ import annotations
 
 from typing import ClassVar

@@ -35,6 +35,12 @@ class Pair(NamedTuple):
         """Rows of A; None where it is not there, is no matrix or is empty."""
         return self.a.shape[0] if self.a is not None and len(self.a.shape) > 1 and self.a.size else None
 
+    @property
+    def fits(self) -> bool:
+        """Whether the columns of B are the rows of A, where both are matrices."""
+        matrices = self.rank is not None and self.b is not None and len(self.b.shape) == 2
+        return not matrices or (self.b is not None and self.b.shape[1] == self.rank)
+
 
 @dataclass(frozen=True)
 class Adapter:
@@ -43,12 +49,21 @@ class Adapter:
     Attributes:
         config: Its adapter_config.json.
         weights: Its weight file in safetensors, by path; None where there is none.
-        tensors: What that file holds; empty where it cannot be read.
+        repository: Where both lie.
     """
 
     config: Document
     weights: str | None
-    tensors: tuple[TensorInfo, ...]
+    repository: Repository
+
+    @property
+    def tensors(self) -> tuple[TensorInfo, ...]:
+        """What its weight file holds; () where there is none.
+
+        Raises:
+            MalformedFile: The file has no valid header.
+        """
+        return () if self.weights is None else self.repository.header(self.weights).tensors
 
     @property
     def pairs(self) -> Mapping[str, Pair]:
@@ -58,7 +73,7 @@ class Adapter:
             if (match := _FACTOR.fullmatch(tensor.name)) is None:
                 continue
             pair = found.get(match["module"], Pair(None, None, match["embedding"] is not None))
-            found[match["module"]] = pair._replace(**{match["side"].lower(): tensor})
+            found[match["module"]] = pair._replace(a=tensor) if match["side"] == "A" else pair._replace(b=tensor)
         return found
 
     def rank_of(self, module: str) -> int | None:
@@ -81,7 +96,7 @@ def adapters(repository: Repository) -> tuple[Adapter, ...]:
     """Every adapter of a repository.
 
     Raises:
-        MalformedFile: A config or a header does not parse.
+        MalformedFile: A config does not parse.
     """
     return repository.remember(("adapters", ""), lambda: tuple(_adapters(repository)))
 
@@ -93,5 +108,4 @@ def _adapters(repository: Repository) -> Iterator[Adapter]:
         if config is None:
             continue
         weights = f"{folder}{slash}{ADAPTER}"
-        tensors = repository.header(weights).tensors if repository.has(weights) else ()
-        yield Adapter(config, weights if repository.has(weights) else None, tensors)
+        yield Adapter(config, weights if repository.has(weights) else None, repository)

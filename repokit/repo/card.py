@@ -50,12 +50,16 @@ class ModelCard(Document):
 
     Attributes:
         body: Everything after the front matter.
-        has_metadata: Whether there is a front matter that holds at least one key.
+        body_line: The line (from 1) on which the body begins.
+        has_front_matter: Whether there is one, empty or not.
+        has_metadata: Whether it holds at least one key.
     """
 
     def __init__(self, card: Card) -> None:
         super().__init__(README, card.metadata or {})
         self.body = card.body
+        self.body_line = card.body_line
+        self.has_front_matter = card.metadata is not None
         self.has_metadata = bool(card.metadata)
         self._lines = card.lines
 

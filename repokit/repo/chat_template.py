@@ -46,6 +46,18 @@ CONVERSATIONS: Final[Mapping[str, Conversation]] = {
         {"role": "user", "content": "Where do they live?"},
     ),
 }
+TOOL: Final = {
+    "type": "function",
+    "function": {
+        "name": "count_animals",
+        "description": "How many of them live somewhere.",
+        "parameters": {
+            "type": "object",
+            "properties": {"place": {"type": "string", "description": "Where."}},
+            "required": ["place"],
+        },
+    },
+}
 ANSWERED: Final[Conversation] = CONVERSATIONS["user, assistant, user"][:2]
 
 # Variables that stand for tokens where no file names any: a template alone is judged with them.
@@ -75,7 +87,7 @@ class ChatTemplate:
 
 
 class Malformed(NamedTuple):
-    """An entry that no reader takes for a template, and why, as a phrase."""
+    """An entry that no reader takes for a template; `what` goes on from "a chat template"."""
 
     path: str
     place: str
@@ -87,12 +99,12 @@ class Probe(NamedTuple):
 
     Attributes:
         conversation: A key of CONVERSATIONS.
-        as_list: Whether contents were lists of parts, as processors pass them.
+        with_tools: Whether a tool was passed; templates for tools alone render nothing without.
         rendered: What came out.
     """
 
     conversation: str
-    as_list: bool
+    with_tools: bool
     rendered: Rendered
 
 
@@ -153,28 +165,34 @@ class ChatTemplates:
         return self._repository.remember(key, lambda: self._repository.worker.compile(template.source))
 
     def probes(self, template: ChatTemplate) -> tuple[Probe, ...]:
-        """CONVERSATIONS with text and with list contents, without and with add_generation_prompt, all rendered."""
+        """CONVERSATIONS, with text and with list contents, without and with add_generation_prompt and a tool."""
         return self._repository.remember(("probes", template.source), lambda: self._probes(template))
 
     def terminator(self, template: ChatTemplate) -> str | None:
         """What follows the last word of an assistant's turn; None where that cannot be told."""
         for as_list in (False, True):
-            case = self._case(ANSWERED, as_list=as_list, prompt=False)
+            case = self._case(ANSWERED, as_list=as_list)
             text = self._repository.worker.render(template.source, case).text
             if text is not None and REPLY in text:
                 return text.rpartition(REPLY)[2]
         return None
 
     def _probes(self, template: ChatTemplate) -> tuple[Probe, ...]:
-        forms = list(product(CONVERSATIONS, (False, True), (False, True)))
-        cases = [self._case(CONVERSATIONS[name], as_list=as_list, prompt=prompt) for name, as_list, prompt in forms]
+        forms = list(product(CONVERSATIONS, (False, True), (False, True), (False, True)))
+        cases = [
+            self._case(CONVERSATIONS[name], with_tools=with_tools, as_list=as_list, prompt=prompt)
+            for name, with_tools, as_list, prompt in forms
+        ]
         results = self._repository.worker.render_many(template.source, cases)
-        return tuple(Probe(name, as_list, result) for (name, as_list, _), result in zip(forms, results, strict=True))
+        return tuple(Probe(form[0], form[1], result) for form, result in zip(forms, results, strict=True))
 
-    def _case(self, conversation: Conversation, *, as_list: bool, prompt: bool) -> dict[str, Any]:
+    def _case(
+        self, conversation: Conversation, *, as_list: bool = False, prompt: bool = False, with_tools: bool = False
+    ) -> dict[str, Any]:
         """The variables that apply_chat_template passes (formats 6.3)."""
         messages = [_with_parts(message) if as_list else dict(message) for message in conversation]
-        fixed = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": prompt}
+        tools = [TOOL] if with_tools else None
+        fixed = {"messages": messages, "tools": tools, "documents": None, "add_generation_prompt": prompt}
         return {**self._tokens, **fixed}
 
     @cached_property
@@ -218,7 +236,7 @@ def _templates(document: Document) -> Iterator[ChatTemplate | Malformed]:
         case list(entries):
             yield from _listed(document, entries)
         case _:
-            yield Malformed(document.path, place, "is neither a template nor a list of named ones")
+            yield Malformed(document.path, place, "that is neither text nor a list of named ones")
 
 
 def _listed(document: Document, entries: list[Any]) -> Iterator[ChatTemplate | Malformed]:
@@ -227,7 +245,7 @@ def _listed(document: Document, entries: list[Any]) -> Iterator[ChatTemplate | M
         fields = entry if isinstance(entry, dict) else {}
         found = _named(fields.get("name"), fields.get("template"), document.path, document.at("chat_template", index))
         if isinstance(found, ChatTemplate) and found.name in seen:
-            found = Malformed(found.path, document.at("chat_template", index), "has a name that another one has")
+            found = Malformed(found.path, document.at("chat_template", index), "with the name of another one")
         elif isinstance(found, ChatTemplate):
             seen.add(found.name)
         yield found
@@ -235,10 +253,10 @@ def _listed(document: Document, entries: list[Any]) -> Iterator[ChatTemplate | M
 
 def _named(name: object, source: object, path: str, place: str) -> ChatTemplate | Malformed:
     if not isinstance(name, str) or not isinstance(source, str):
-        return Malformed(path, place, "lacks its name or its template")
+        return Malformed(path, place, "without a name or a text")
     if name in {"", ".", ".."} or "/" in name or "\\" in name:
         # transformers writes additional_chat_templates/NAME.jinja, and refuses a name that leads elsewhere
-        return Malformed(path, place, "has a name that is no file name")
+        return Malformed(path, place, "with a name that is no file name")
     return ChatTemplate(name, source, path, place)
 
 

@@ -98,6 +98,15 @@ class Config(Document):
         return next((number for key in _EXPERT_KEYS if (number := self.text.integer(key)) is not None), None)
 
     @property
+    def labels(self) -> int:
+        """Classes of a classifier: `num_labels` wins over `id2label`, and without both there are two.
+
+        Transformers 5 configuration_utils.py `__post_init__`.
+        """
+        names = self.mapping("id2label")
+        return self.integer("num_labels") or (2 if names is None else len(names.raw))
+
+    @property
     def embedding_rows(self) -> tuple[int, ...]:
         """How many rows the text model's embedding may have; () where config.json does not say. The most come last."""
         size = self.vocab_size

@@ -68,7 +68,7 @@ def layers_of(groups: Mapping[str, list[str]]) -> dict[str, frozenset[int]]:
     """The layer numbers of every stack (a prefix that a number follows) whose blocks have a tensor in common.
 
     A chain of convolutions and activations has none, and gaps where the activations are. Names with one number are
-    enough where a stack has any: experts repeat the numbers of their layers.
+    enough where they leave no gap: experts only repeat the numbers of their layers.
     """
     stacks: dict[str, list[str]] = {}
     for pattern in groups:
@@ -77,8 +77,15 @@ def layers_of(groups: Mapping[str, list[str]]) -> dict[str, frozenset[int]]:
             stacks.setdefault(stack, []).append(pattern)
     found: dict[str, frozenset[int]] = {}
     for stack, patterns in stacks.items():
-        plain = [pattern for pattern in patterns if pattern.count("*") == 1] or patterns
-        parts = [frozenset(number[0] for number in numbers(pattern, groups[pattern])) for pattern in plain]
-        if (union := frozenset().union(*parts)) in parts:
+        parts = _parts(groups, [pattern for pattern in patterns if pattern.count("*") == 1])
+        if len(union := frozenset().union(*parts)) <= max(union, default=0):
+            parts = _parts(groups, patterns)
+            union = union.union(*parts)
+        if union in parts:
             found[stack] = union
     return found
+
+
+def _parts(groups: Mapping[str, list[str]], patterns: list[str]) -> list[frozenset[int]]:
+    """The layers that have a tensor of each pattern."""
+    return [frozenset(number[0] for number in numbers(pattern, groups[pattern])) for pattern in patterns]

@@ -34,6 +34,8 @@ _UNREAD: Final = re.compile(
 )
 _SENTENCEPIECE: Final = re.compile(r"tokenizer\.model(?:\.v\d+\w*)?|.*\.(?:model|spm)")
 
+_FLAGS: Final = ("special", "normalized", "lstrip", "rstrip", "single_word")
+
 # What is tokenized to see whether the library can. Ordinary text first; the others are what regular expressions that
 # backtrack and normalizers that grow text are slow on.
 ORDINARY: Final = ("Hello, World 123", "éß漢字 🙂\n\t", "")
@@ -195,6 +197,25 @@ class Tokenizer:
             raise UnsupportedSource("holds the vocabulary in a format that this version does not read", path=self.path)
         return found
 
+    @cached_property
+    def copies(self) -> Mapping[str, Mapping[str, int]]:
+        """Path to vocabulary, for the other files beside tokenizer.json that hold one and are read."""
+        beside = vocabularies(self._repository)[1:] if self.document is not None else ()
+        found = {path: _plain(self._repository, path) for path in beside}
+        return {path: ids.vocabulary for path, ids in found.items() if ids is not None}
+
+    @cached_property
+    def differently_flagged(self) -> tuple[str, ...]:
+        """Tokens that added_tokens_decoder describes otherwise than tokenizer.json."""
+        config = self._repository.tokenizer_config
+        decoder = None if config is None else config.mapping("added_tokens_decoder")
+        if decoder is None or self.document is None:
+            return ()
+        ours = {entry.raw.get("content"): entry for entry in self.document.objects("added_tokens")}
+        theirs = (entry for number in decoder.raw if (entry := decoder.mapping(number)) is not None)
+        pairs = ((ours[entry.raw.get("content")], entry) for entry in theirs if entry.string("content") in ours)
+        return tuple(str(entry.raw["content"]) for known, entry in pairs if _differ(known, entry))
+
     # ---------------------------------------------------------------- special tokens
 
     @cached_property
@@ -217,6 +238,13 @@ class Tokenizer:
     def post_processor(self) -> tuple[tuple[str, int, str], ...]:
         """What is put around every text: token, id, JSON Pointer in tokenizer.json."""
         return () if self.document is None else tuple(post_processor_tokens(self.document))
+
+    @cached_property
+    def special(self) -> frozenset[str]:
+        """Every token that a file calls special, with or without a role."""
+        added = (*self.added, *self.appended, *self.written_elsewhere)
+        named = (token.content for token in (*self.roles.values(), *self.extras))
+        return frozenset((*named, *(token.content for token in added if token.special)))
 
     def role_id(self, role: str) -> int | None:
         """The id of the token with this role, or None where there is no such token.
@@ -298,6 +326,11 @@ def _trial(repository: Repository) -> Trial | None:
     if errors[0] and errors[0] == hostile:  # a limit ended the child: all texts share the blame until asked again
         errors = [probe.error for probe in repository.worker.tokenizer(content, ORDINARY).probes]
     return Trial(None, next((error for error in errors[: len(ORDINARY)] if error), None), hostile)
+
+
+def _differ(one: Document, other: Document) -> bool:
+    """Whether a flag that both spell out has two values."""
+    return any(flag in one and flag in other and one.raw[flag] != other.raw[flag] for flag in _FLAGS)
 
 
 def _plain(repository: Repository, path: str) -> Ids | None:

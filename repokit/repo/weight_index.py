@@ -103,7 +103,7 @@ class Placement:
 
 def placement(index: Index, held: Mapping[str, frozenset[str]]) -> Placement:
     """Compares an index with the names in the headers of its shards, by set algebra: there may be 100,000."""
-    known = index.weight_map.keys()
+    known = frozenset(index.weight_map)  # a view of keys would be walked once a shard
     everything = frozenset().union(*held.values())
     repeated: dict[str, tuple[str, ...]] = {}
     if sum(map(len, held.values())) > len(everything):

@@ -249,11 +249,6 @@ class Weights:
         return group_names(self.tensors)
 
     @cached_property
-    def text(self) -> str:
-        """The names of `tensors`, each after a line break: what a search for a fragment looks at, in C."""
-        return "\n" + "\n".join(self.tensors)
-
-    @cached_property
     def stacks(self) -> Mapping[str, frozenset[int]]:
         """The layer numbers of every stack of transformer blocks: `model.layers` to {0, 1, ...}."""
         parts: dict[str, int] = {}

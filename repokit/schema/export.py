@@ -8,10 +8,11 @@ They are generated and committed; a test fails when they are not what the models
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from repokit.errors import UsageError
 from repokit.resources import folder as resource_folder
 from repokit.schema.adapter import AdapterConfig
 from repokit.schema.added_tokens import AddedTokens
@@ -55,6 +56,8 @@ SCHEMAS: Mapping[str, tuple[type[BaseModel], str]] = {
     "weight_index.schema.json": (WeightIndex, "model.safetensors.index.json"),
 }
 
+_ID: Final = "urn:repokit:schema:"  # how a schema of repokit is told from another file
+
 
 def render() -> dict[str, bytes]:
     """File name -> content, for every schema. Equal models give equal bytes."""
@@ -71,7 +74,7 @@ class _Plain(GenerateJsonSchema):
 def _rendered(name: str, model: type[BaseModel], title: str) -> bytes:
     schema: dict[str, Any] = {
         "$schema": GenerateJsonSchema.schema_dialect,
-        "$id": f"urn:repokit:schema:{name.removesuffix('.schema.json')}",
+        "$id": f"{_ID}{name.removesuffix('.schema.json')}",
         **model.model_json_schema(by_alias=True, schema_generator=_Plain),
         "title": title,
     }
@@ -79,20 +82,32 @@ def _rendered(name: str, model: type[BaseModel], title: str) -> bytes:
 
 
 def stale(folder: Path) -> list[str]:
-    """Names in the folder that are not what `render` gives: changed, missing, or of no model (any more)."""
+    """Names of schemas in the folder that are not what `render` gives: changed, missing, or of no model (any more)."""
     wanted = render()
-    there = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    return sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))
+    there = {path.name: path.read_bytes() for path in folder.glob("*.schema.json") if path.is_file()}
+    ours = {name for name, content in there.items() if name in wanted or _ID.encode() in content}
+    return sorted(name for name in wanted.keys() | ours if wanted.get(name) != there.get(name))
 
 
 def write(folder: Path) -> None:
-    """Makes the folder hold exactly the schemas."""
+    """Brings the schemas in the folder up to date, and removes those of models that are gone; other files stay.
+
+    Raises:
+        UsageError: The file system refused.
+    """
     wanted = render()
-    for name in stale(folder):
-        if name in wanted:
-            (folder / name).write_bytes(wanted[name])
-        else:
-            (folder / name).unlink()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in stale(folder):
+            if name in wanted:
+                (folder / name).write_bytes(wanted[name])
+            else:
+                (folder / name).unlink()
+    except OSError as error:
+        hint = "name a folder that you may write to"
+        raise UsageError(
+            f"cannot be written: {error.strerror}", path=str(error.filename or folder), hint=hint
+        ) from None
 
 
 if __name__ == "__main__":

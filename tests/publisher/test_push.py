@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import hashlib
+
 import pytest
-from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub import CommitOperationAdd, get_session, snapshot_download
 
 from repokit.errors import MissingInput, NotAuthorized, PublishError, RevisionNotFound, Stopped, UsageError
 from repokit.publisher.push import push
+from repokit.rehearsal import Hub
 
 REPO = "rehearsal/model"
 
@@ -148,6 +151,42 @@ def test_many_files_are_one_commit(go, api, directory):
     assert len(api.list_repo_commits(REPO)) == 2
 
 
+def test_a_push_asks_for_no_more_than_it_needs(go, published, hub, directory):
+    (directory / "README.md").write_bytes(b"---\nlicense: apache-2.0\n---\n")
+    (directory / "model-00001-of-00002.safetensors").write_bytes(b"\0" * 900)
+    go(tag="v1.0")
+    asked = [(method, path.removeprefix(f"/api/models/{REPO}/")) for method, path in hub.requests]
+    parent, commit = (path.removeprefix("tree/") for _, path in asked if path.startswith("tree/"))
+    assert asked == [
+        ("GET", "refs"),
+        ("GET", f"tree/{parent}"),
+        ("POST", "/api/validate-yaml"),
+        ("POST", "preupload/main"),
+        ("POST", f"/{REPO}.git/info/lfs/objects/batch"),
+        ("PUT", f"/objects/{hashlib.sha256(bytes(900)).hexdigest()}"),
+        ("POST", f"/{REPO}.git/info/lfs/verify"),
+        ("POST", "/api/validate-yaml"),  # create_commit looks at the card once more
+        ("POST", "commit/main"),
+        ("GET", f"tree/{commit}"),
+        ("POST", f"tag/{commit}"),
+        ("GET", "revision/v1.0"),
+    ]
+
+
+def test_whoever_approves_sees_the_changes_and_may_stop(go, published, hub, directory):
+    (directory / "empty.txt").unlink()
+    seen = []
+
+    def approve(changes):
+        seen.extend(paths(changes.deleted))
+        raise Stopped("no")
+
+    with pytest.raises(Stopped):
+        go(approve=approve)
+    assert seen == ["empty.txt"]
+    assert sent(hub) == []
+
+
 def test_stages_are_told_in_order(go, directory):
     told = []
     go(create=True, tag="v1.0", listener=lambda *step: told.append(step))
@@ -205,7 +244,7 @@ def test_an_unchanged_card_is_not_checked_again(go, published, hub):
 
 def test_an_absent_directory(go, directory):
     with pytest.raises(MissingInput):
-        push(directory / "absent", REPO)
+        push(directory / "absent", REPO, token="hf_rehearsal")
 
 
 @pytest.mark.parametrize("name", ["model", "a/b/c", "", "org/a--b", "org/ä"])
@@ -280,9 +319,6 @@ def test_a_branch_in_a_new_repository_needs_its_own_flag(go, hub):
 
 
 def test_a_pull_request_takes_a_push(go, published, api, directory):
-    api.create_commit(REPO, [], commit_message="m", create_pr=True) if False else None
-    from huggingface_hub import CommitOperationAdd
-
     api.create_commit(REPO, [CommitOperationAdd("x", b"x")], commit_message="m", create_pr=True)
     (directory / "config.json").write_bytes(b"{}")
     result = go(revision="refs/pr/1")
@@ -422,8 +458,6 @@ def test_a_token_that_cannot_be_sent_is_not_shown(go, published):
 
 
 def test_equal_pushes_are_equal_commits(directory, tmp_path):
-    from repokit.rehearsal import Hub
-
     commits = set()
     for name in ("one", "two"):
         with Hub(tmp_path / name) as hub:
@@ -432,13 +466,7 @@ def test_equal_pushes_are_equal_commits(directory, tmp_path):
 
 
 def test_the_client_is_left_as_it_was(go, published):
-    from huggingface_hub import get_session
-
     get_session().timeout = 7
     go()
     assert get_session().timeout.read == 7
     assert get_session().event_hooks["response"] == []
-
-
-def test_the_library_is_used_with_its_own_defaults(hub):
-    assert HfApi(endpoint=hub.endpoint).endpoint == hub.endpoint

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -60,10 +62,8 @@ def test_a_push_waits_a_quarter_of_an_hour_at_most(outages):
     waits = []
     patience = Patience(waits.append)
     for failures, retry_after in outages:
-        try:
+        with contextlib.suppress(Unanswered):
             patience.persist(Busy(failures, retry_after))
-        except Unanswered:
-            pass
     assert sum(waits) <= LONGEST_IN_ALL
 
 

@@ -148,6 +148,11 @@ def test_an_absent_file(hub, repo):
         hf_hub_download(repo, "absent", endpoint=hub.endpoint)
 
 
+def test_what_is_absent_is_absent_at_a_commit(api, hub, repo):
+    answer = huggingface_hub.get_session().head(f"{hub.endpoint}/{repo}/resolve/main/absent")
+    assert (answer.status_code, answer.headers["X-Repo-Commit"]) == (404, api.repo_info(repo).sha)
+
+
 def test_a_file_of_an_absent_revision(hub, repo):
     with pytest.raises(RevisionNotFoundError):
         hf_hub_download(repo, "config.json", revision="mian", endpoint=hub.endpoint)

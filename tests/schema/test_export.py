@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from repokit.errors import UsageError
 from repokit.resources import folder
 from repokit.schema.export import SCHEMAS, render, stale, write
 from repokit.schema.recipe import Recipe
@@ -40,10 +41,28 @@ def test_missing_schema_is_stale(schemas):
 
 
 def test_schema_of_no_model_is_stale_and_removed(schemas):
-    (schemas / "gone.schema.json").write_text("{}")
+    (schemas / "gone.schema.json").write_text('{"$id": "urn:repokit:schema:gone"}')
     assert stale(schemas) == ["gone.schema.json"]
     write(schemas)
     assert stale(schemas) == []
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", "mine.schema.json"])
+def test_file_that_is_no_schema_of_repokit_stays(schemas, name):
+    (schemas / name).write_text("{}")
+    write(schemas)
+    assert (schemas / name).exists()
+
+
+def test_folder_is_made(tmp_path):
+    write(tmp_path / "new" / "schemas")
+    assert stale(tmp_path / "new" / "schemas") == []
+
+
+def test_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be written"):
+        write(tmp_path / "file")
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

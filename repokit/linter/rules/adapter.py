@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from repokit.linter.examples import DELETE, Example, edited
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
-from repokit.printable import count, printable
+from repokit.printable import count, printable, some
 from repokit.repo.adapter import ADAPTER_CONFIG, adapters
 from repokit.repo.card import is_path, is_repo_id
 from repokit.repo.weights import ADAPTER
@@ -36,10 +36,19 @@ class UnusableBaseModel(Rule):
             "the base was loaded from a folder", {ADAPTER_CONFIG: {"base_model_name_or_path": "/data/base"}}, "lora"
         ),
         Example("a folder beside", {ADAPTER_CONFIG: {"base_model_name_or_path": "../base"}}, "lora"),
-        Example("Python's None as text", {ADAPTER_CONFIG: {"base_model_name_or_path": "None"}}, "lora"),
+        Example("Python's None as text", {ADAPTER_CONFIG: {"base_model_name_or_path": "None"}}, "lora", ("CRD204",)),
         Example("the key is gone", {ADAPTER_CONFIG: {"base_model_name_or_path": DELETE}}, "lora"),
     )
-    good = (Example("an id without an owner", {ADAPTER_CONFIG: {"base_model_name_or_path": "gpt2"}}, "lora"),)
+    good = (
+        Example(
+            "an id without an owner",
+            {
+                ADAPTER_CONFIG: {"base_model_name_or_path": "gpt2"},
+                "README.md": lambda card: card.replace(b"example/base", b"gpt2"),
+            },
+            "lora",
+        ),
+    )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         for adapter in adapters(repository):
@@ -126,13 +135,40 @@ class RankMismatch(Rule):
                 continue
             ranks = {module: (pair.rank, adapter.rank_of(module)) for module, pair in adapter.pairs.items()}
             wrong = [module for module, (rank, said) in ranks.items() if None not in (rank, said) and rank != said]
+            wrong += [module for module, pair in adapter.pairs.items() if module not in wrong and not pair.fits]
             if wrong:
                 rank, said = ranks[wrong[0]]
                 message = f"has rank {rank} in {count(len(wrong), 'module')}; {adapter.config.path} says {said}"
                 yield self.finding(path, message, names=wrong, place=wrong[0], hint="set r and rank_pattern to match")
 
 
-RULES: Final = (UnusableBaseModel(), UnpairedFactor(), FlattenedFactor(), RankMismatch())
+class UnmatchedTargets(Rule):
+    """No module of the adapter is one that `target_modules` names.
+
+    PEFT adapts the modules that are named and looks for their weights in vain: the adapter does nothing, without an
+    error.
+    """
+
+    code = "ADP105"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (Example("the config of another architecture", {ADAPTER_CONFIG: {"target_modules": ["c_attn"]}}, "lora"),)
+    good = (
+        Example("names of other architectures too", {ADAPTER_CONFIG: {"target_modules": ["c_attn", "v_proj"]}}, "lora"),
+        Example("an expression, which is not run", {ADAPTER_CONFIG: {"target_modules": ".*attn.*"}}, "lora"),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for _, adapter in with_weights(repository):
+            targets, modules = adapter.config.strings("target_modules"), adapter.pairs
+            ends = tuple(f".{target}" for target in targets)
+            if modules and targets and not any(f".{module}".endswith(ends) for module in modules):
+                message = f"names {some(targets)}, and the weights are of {some(tuple(modules), 1)}"
+                yield self.finding(adapter.config.path, message, place=adapter.config.at("target_modules"))
+
+
+RULES: Final = (UnusableBaseModel(), UnpairedFactor(), FlattenedFactor(), RankMismatch(), UnmatchedTargets())
 
 
 def with_weights(repository: Repository) -> Iterator[tuple[str, Adapter]]:

@@ -139,21 +139,27 @@ class TokenOutOfRange(Rule):
     since = "0.1"
     reads = Reads.HEADERS
     bad = (
-        Example("a padding id beside the last row", {CONFIG: {"pad_token_id": 32}}),
+        Example("a padding id beside the last row", {CONFIG: {"pad_token_id": 32}}, also=("TOK212",)),
         Example("an end id of another tokenizer", {CONFIG: {"eos_token_id": [4, 128009]}}),
         Example("an end id below zero", {CONFIG: {"eos_token_id": -1}}),
-        Example("in a nested config", {CONFIG: {"text_config": {"vocab_size": 32, "bos_token_id": 32}}}),
+        Example(
+            "in the text model of a composed one", {CONFIG: {"text_config": {"vocab_size": 32, "sep_token_id": 32}}}
+        ),
     )
     good = (
         Example("no padding, as LLaMA 1 spelled it", {CONFIG: {"pad_token_id": -1}}),
         Example("no weights: the vocabulary of config.json", {SINGLE: None}),
+        Example(
+            "an id of the text model, in a part", {CONFIG: {"talker_config": {"vocab_size": 8, "image_token_id": 31}}}
+        ),
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         config = repository.config
         for level in () if config is None else config.levels:
             of_text = config is not None and level.pointer in {"", config.text.pointer}
-            rows = repository.weights.token_rows if of_text else level.integer("vocab_size")
+            # Ids in other parts may be of the text model too, or of a codebook that has a row more than they say.
+            rows = repository.weights.token_rows if of_text else None
             for key in TOKEN_ID_KEYS:
                 if wrong := [number for number in level.integers(key) if not is_token(number, key, rows)]:
                     message = f"is {printable(wrong[0])}; " + (
@@ -213,6 +219,35 @@ class ImpossibleSize(Rule):
                     yield self.finding(CONFIG, f"is {printable(value, 40)}", place=level.at(key))
 
 
+class FrozenAttention(Rule):
+    """config.json asks for flash attention.
+
+    Loading stops with ImportError where that package is not installed, although the model runs without it.
+    """
+
+    code = "CFG204"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (
+        Example("the setting of a training run", {CONFIG: {"_attn_implementation": "flash_attention_2"}}),
+        Example(
+            "in the text model",
+            {CONFIG: {"text_config": {"vocab_size": 32, "attn_implementation": "flash_attention_2"}}},
+        ),
+        Example("an older flag", {CONFIG: {"use_flash_attention_2": True}}),
+    )
+    good = (Example("what torch itself brings", {CONFIG: {"_attn_implementation": "sdpa"}}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for level in () if repository.config is None else repository.config.levels:
+            for key in ("_attn_implementation", "attn_implementation", "use_flash_attention_2"):
+                value = level.raw.get(key)
+                if value is True or (isinstance(value, str) and "flash" in value):
+                    message = f"is {printable(value, 40)}"
+                    yield self.finding(CONFIG, message, place=level.at(key), hint="delete the key")
+
+
 RULES: Final = (
     MissingModelType(),
     UnknownDtype(),
@@ -221,6 +256,7 @@ RULES: Final = (
     ImpossibleSize(),
     MissingArchitectures(),
     ConflictingDtypes(),
+    FrozenAttention(),
 )
 
 # Far above every model there is (vocabulary 1 M, hidden size 64 k, 128 layers in 2026).

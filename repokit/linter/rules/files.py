@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from repokit import errors
 from repokit.errors import InputError
-from repokit.formats.signature import LFS_POINTER
+from repokit.formats.signature import LFS_POINTER, identify, is_pickle
 from repokit.linter.examples import Example
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
@@ -40,6 +41,7 @@ class MalformedFile(Rule):
         Example("a trailing comma in config.json", {"config.json": '{"model_type": "llama",}'}),
         Example("the end of the weights was not copied", {"model.safetensors": lambda content: content[:-100]}),
         Example("torch.save under another name", {"model.safetensors": b"PK\x03\x04" + bytes(60)}),
+        Example("safetensors under the name of a pickle", {"pytorch_model.bin": b"\x40" + bytes(7) + b"{}"}),
         Example("the same key twice", {"generation_config.json": '{"eos_token_id": 4, "eos_token_id": 2}'}),
         Example("a card whose front matter is never closed", {"README.md": "---\nlicense: mit\n"}),
     )
@@ -207,6 +209,10 @@ def is_of_transformers(repository: Repository) -> bool:
 OBJECTS: Final = frozenset(SCHEMAS)  # files whose readers expect an object and nothing else
 
 
+# Names under which libraries look for what torch.save wrote: transformers, PEFT, diffusers.
+PICKLED: Final = re.compile(r"(?:^|/)(?:pytorch_model|adapter_model|diffusion_pytorch_model)[^/]*\.bin$")
+
+
 def is_pointer(repository: Repository, path: str) -> bool:
     """Whether a file begins as Git LFS pointers do. Pointers are small: larger files are not opened."""
     return repository.files[path].size < 1024 and repository.head(path).startswith(LFS_POINTER)
@@ -226,5 +232,8 @@ def parse(repository: Repository, path: str) -> None:
         repository.document(path)
     elif path.endswith(".json"):
         repository.json(path)
+    elif PICKLED.search(path) and not is_pickle(head := repository.head(path)):
+        guess = identify(head) or ("empty" if not head else "nothing that torch.save writes")
+        raise errors.MalformedFile(f"is {guess}", path=path)
     elif path == "README.md":
         _ = repository.card

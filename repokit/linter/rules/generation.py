@@ -108,11 +108,11 @@ class GenerationTokenOutOfRange(Rule):
     since = "0.1"
     reads = Reads.HEADERS
     bad = (
-        Example("a padding id beside the last row", {GENERATION: {"pad_token_id": 32}}),
+        Example("a padding id beside the last row", {GENERATION: {"pad_token_id": 32}}, also=("TOK212",)),
         Example("one of the end ids of another tokenizer", {GENERATION: {"eos_token_id": [4, 128009]}}),
         Example("an end id below zero", {GENERATION: {"eos_token_id": -1}}),
     )
-    good = (Example("the last row", {GENERATION: {"pad_token_id": 31}}),)
+    good = (Example("the last row", {GENERATION: {"decoder_start_token_id": 31}}),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         config, rows = repository.generation_config, repository.weights.token_rows

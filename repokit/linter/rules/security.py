@@ -25,7 +25,7 @@ FAKE_TOKEN: Final = "hf" + "_ZkQwLmRtYpXvBnHdGfJsCaEuIoTyNbKaPq"
 FAKE_KEY: Final = "AK" + "IAQWERTYUIOPASDFGH"
 
 
-class Secret(Rule):
+class LeakedSecret(Rule):
     """A file holds an access token, a key or a password.
 
     What is pushed is public at once, and copied within minutes: a secret that was published must be revoked, deleting
@@ -43,6 +43,14 @@ class Secret(Rule):
     )
     good = (
         Example("a placeholder", {"README.md": lambda card: card + b"HF_TOKEN=hf_" + b"x" * 34 + b"\n"}),
+        Example(
+            "the Hub's signature under an evaluation",
+            {
+                "README.md": lambda card: (
+                    card + b"verifyToken: eyJ" + b"hbGciOiJFZERTQSJ9.eyJoYXNoIjoiYWJj." + b"Zk3Qw8Lm" * 4
+                )
+            },
+        ),
         Example("an address without a password", {"notes.txt": "https://example.org/user:name@x\n"}),
     )
 
@@ -112,7 +120,7 @@ class LocalPath(Rule):
                 yield self.finding(path, message, place=place, names=tuple(leaks), hint="delete it")
 
 
-RULES: Final = (Secret(), SecretInMetadata(), LocalPath())
+RULES: Final = (LeakedSecret(), SecretInMetadata(), LocalPath())
 
 CONFIGS: Final = (
     CONFIG,
@@ -159,7 +167,8 @@ PATTERNS: Final = (
     ("a Google API key", re.compile(rb"\bAIza[A-Za-z0-9_-]{35}\b")),
     ("a Slack token", re.compile(rb"\bxox[abposr]-[A-Za-z0-9-]{20,}")),
     ("a Weights & Biases key", re.compile(rb"(?:wandb|WANDB)[\w .-]{0,16}(?:key|KEY)[ \"':=]{1,8}([0-9a-f]{40})\b")),
-    ("a JSON web token", re.compile(rb"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{20,}")),
+    # `verifyToken` in a model card is the Hub's signature under an evaluation, and public.
+    ("a JSON web token", re.compile(rb"(?<!verifyToken: )\beyJ[\w-]{10,}\.eyJ[\w-]{6,}\.[\w-]{20,}")),
     ("a password in an address", re.compile(rb"://[^\s/:@\"']{1,64}:([^\s/:@\"']{6,64})@")),
     ("a private key", re.compile(rb"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----")),
 )

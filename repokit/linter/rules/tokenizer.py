@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING, Final
 from repokit.linter.examples import DELETE, Example
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
-from repokit.printable import count, printable
-from repokit.repo.special_tokens import conflicts
+from repokit.printable import printable
 from repokit.repo.token_ids import TOKENIZER_JSON
 from repokit.repo.tokenizer import TOKENIZER_CONFIG, trial, vocabularies
 from repokit.resources import data
 
 if TYPE_CHECKING:
     from repokit.repo.repository import Repository
-
-MAP: Final = "special_tokens_map.json"
-HUNDREDFOLD: Final = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 1000}
 
 
 class MissingTokenizer(Rule):
@@ -66,7 +62,7 @@ class RefusedTokenizer(Rule):
     reads = Reads.TEXT
     bad = (
         Example("a merge of a deleted token", {TOKENIZER_JSON: {"model": {"merges": [["a", "zz"]]}}}),
-        Example("a key that the library does not know", {TOKENIZER_JSON: {"comment": "ours"}}),
+        Example("a key that the library does not know", {TOKENIZER_JSON: {"comment": "ours"}}, also=("FIL104",)),
         Example("a kind of model that it does not know", {TOKENIZER_JSON: {"model": {"type": "Syllables"}}}),
     )
     good = (Example("merges as text", {TOKENIZER_JSON: {"model": {"merges": ["a s", "e r", "u s"]}}}),)
@@ -111,34 +107,6 @@ class FailingTokenizer(Rule):
         if (found := trial(repository)) and found.encode:
             message = f"loads, but cannot tokenize ordinary text: {printable(found.encode.message)}"
             yield self.finding(TOKENIZER_JSON, message)
-
-
-class ContradictingSpecialTokens(Rule):
-    """special_tokens_map.json and tokenizer_config.json name different tokens for one purpose.
-
-    transformers 5 believes the map wherever tokenizer_config.json has no added_tokens_decoder, other readers believe
-    tokenizer_config.json: a model that stops in one never stops in the other.
-    """
-
-    code = "TOK104"
-    severity = Severity.ERROR
-    since = "0.1"
-    reads = Reads.TEXT
-    bad = (Example("a map of the base model", {MAP: {"eos_token": "</s>"}}),)
-    good = (
-        Example("the same tokens, one spelled out", {MAP: {"eos_token": {"content": "<|im_end|>", "lstrip": False}}}),
-        Example("a map that leaves some out", {MAP: {"pad_token": "<pad>"}}),
-    )
-
-    def check(self, repository: Repository) -> Iterator[Finding]:
-        config, special_map = repository.tokenizer_config, repository.special_tokens_map
-        if config is None or special_map is None:
-            return
-        for role, (ours, theirs) in conflicts(config, special_map).items():
-            message = (
-                f"has {printable(theirs, 40)!r} as {printable(role, 40)}, {config.path} has {printable(ours, 40)!r}"
-            )
-            yield self.finding(special_map.path, message, place=special_map.at(role), hint=f"delete {special_map.path}")
 
 
 class MethodNamedKey(Rule):
@@ -239,41 +207,6 @@ class FragileTokenizer(Rule):
         if (found := trial(repository)) and found.hostile and not found.encode:
             message = f"fails on a text of 40 to 200 repeated characters: {printable(found.hostile.message)}"
             yield self.finding(TOKENIZER_JSON, message)
-
-
-class DiscardedSpecialTokens(Rule):
-    """tokenizer_config.json has both extra_special_tokens and additional_special_tokens, and they differ.
-
-    transformers 5 reads the first and drops the second: its tokens are split like any other text.
-    """
-
-    code = "TOK203"
-    severity = Severity.WARNING
-    since = "0.1"
-    reads = Reads.TEXT
-    bad = (
-        Example(
-            "a file that two versions have written",
-            {
-                TOKENIZER_CONFIG: {
-                    "additional_special_tokens": ["<|im_start|>", "<|im_end|>"],
-                    "extra_special_tokens": ["<|im_start|>"],
-                }
-            },
-            also=("TOK301",),
-        ),
-    )
-    good = (Example("only the older spelling", {TOKENIZER_CONFIG: {"additional_special_tokens": ["<|im_start|>"]}}),)
-
-    def check(self, repository: Repository) -> Iterator[Finding]:
-        config = repository.tokenizer_config
-        if config is None or not config.raw.get("extra_special_tokens"):
-            return
-        kept = set(map(str, config.raw["extra_special_tokens"]))
-        lost = [token for token in config.strings("additional_special_tokens") if token not in kept]
-        if lost:
-            message = f"loses {count(len(lost), 'token')} of additional_special_tokens to extra_special_tokens"
-            yield self.finding(config.path, message, place=config.at("additional_special_tokens"), names=lost)
 
 
 class MissingSlowVocabulary(Rule):
@@ -426,11 +359,9 @@ RULES: Final = (
     MissingTokenizer(),
     RefusedTokenizer(),
     FailingTokenizer(),
-    ContradictingSpecialTokens(),
     MethodNamedKey(),
     FrozenEncodingState(),
     FragileTokenizer(),
-    DiscardedSpecialTokens(),
     MissingSlowVocabulary(),
     ConvertedVocabulary(),
     UnknownTokenizerClass(),

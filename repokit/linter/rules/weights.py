@@ -139,22 +139,21 @@ class MissingFormat(Rule):
             yield self.finding(bare[0], message, names=bare, place="__metadata__")
 
 
-# What wrappers put into names: torch.compile, DistributedDataParallel, FSDP, DeepSpeed, activation checkpointing, and
-# PEFT where adapters were not merged. The last: transformers that saved a composed model under another class.
-WRAPPERS: Final = (
-    "_orig_mod.",
-    "\nmodule.",
-    ".module.",
-    "_fsdp_wrapped_module.",
-    "_forward_module.",
-    "_checkpoint_wrapped_module.",
-    "base_model.model.",
-    ".base_layer.",
-    ".lora_A.",
-    ".lora_B.",
-    "language_model.language_model.",
-)
-OF_ADAPTERS: Final = frozenset({"base_model.model.", ".base_layer.", ".lora_A.", ".lora_B."})
+# What wrappers put into names: torch.compile, DistributedDataParallel, FSDP, DeepSpeed, activation checkpointing, PEFT
+# where an adapter was not merged, and transformers that saved a composed model under another class. Behind a number
+# `module` may be a part of the architecture (LeViT).
+WRAPPERS: Final = {
+    "_orig_mod.": re.compile(r"(?:^|\.)_orig_mod\."),
+    "module.": re.compile(r"(?:^|[^.*]\.)module\."),
+    "_fsdp_wrapped_module.": re.compile(r"_fsdp_wrapped_module\."),
+    "_forward_module.": re.compile(r"_forward_module\."),
+    "_checkpoint_wrapped_module.": re.compile(r"_checkpoint_wrapped_module\."),
+    "language_model.language_model.": re.compile(r"(?:^|\.)language_model\.language_model\."),
+    "base_model.model.": re.compile(r"^base_model\.model\."),
+    "base_layer.": re.compile(r"\.base_layer\."),
+    "lora_": re.compile(r"\.lora_(?:embedding_)?[AB](?:\.|$)"),
+}
+OF_ADAPTERS: Final = frozenset({"base_model.model.", "base_layer.", "lora_"})
 
 
 class WrapperPrefix(Rule):
@@ -177,15 +176,20 @@ class WrapperPrefix(Rule):
         Example("an adapter that was never merged", {SINGLE: prefixed("base_model.model.")}),
         Example("a prefix twice", {SINGLE: prefixed("language_model.language_model.")}),
     )
-    good = (Example("an adapter is named so by right", base="lora"),)
+    good = (
+        Example("an adapter is named so by right", base="lora"),
+        Example("a part of the architecture", {SINGLE: edited(add={"stages.0.module.weight": ("BF16", (16,))})}),
+    )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         weights = repository.weights
-        for wrapper in WRAPPERS:
-            if wrapper not in weights.text or (wrapper in OF_ADAPTERS and weights.of_adapter):
+        for wrapper, pattern in WRAPPERS.items():
+            if wrapper in OF_ADAPTERS and weights.of_adapter:
                 continue
-            names = [name for name in weights.tensors if wrapper in "\n" + name]
-            message = f"has {wrapper.strip()!r} in {count(len(names), 'name')}"
+            names = [name for group, names in weights.groups.items() if pattern.search(group) for name in names]
+            if not names:
+                continue
+            message = f"has {wrapper!r} in {count(len(names), 'name')}"
             hint = "`repokit build` renames them where the result is unambiguous"
             yield self.finding(weights.main or SINGLE, message, names=names, place=names[0], hint=hint)
 

@@ -16,9 +16,9 @@ from repokit.repo.tensor_names import numbers
 from repokit.repo.weights import SINGLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from repokit.linter.examples import Tensors
+    from repokit.linter.examples import Change, Tensors
     from repokit.repo.repository import Repository
 
 EMBEDDING: Final = "model.embed_tokens.weight"
@@ -176,6 +176,48 @@ class MissingHead(Rule):
                 yield self.finding(weights.main or SINGLE, message, hint=hint)
 
 
+def classifier(rows: int) -> Callable[[bytes], bytes]:
+    """A change that makes a classifier of a language model."""
+    return edited(drop=(HEAD,), add={"score.weight": ("BF16", (rows, 16))})
+
+
+CLASSIFIES: Final = re.compile(r"For(?:Sequence|Token|Image|Audio)Classification$").search
+CLASSES: Final = {"architectures": ["LlamaForSequenceClassification"]}
+TWO_LABELS: Final = {**CLASSES, "id2label": {"0": "no", "1": "yes"}, "label2id": {"no": 0, "yes": 1}}
+CLASSIFIER: Final[Mapping[str, Change]] = {SINGLE: classifier(2), "generation_config.json": None}
+
+
+class LabelCount(Rule):
+    """The classification head has another number of rows than config.json has labels.
+
+    Loading stops with a size mismatch; without `id2label` readers expect two.
+    """
+
+    code = "WGT109"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (
+        Example("the config.json of another model", {**CLASSIFIER, CONFIG: {**TWO_LABELS, "id2label": {"0": "no"}}}),
+        Example("labels were not written", {**CLASSIFIER, CONFIG: CLASSES, SINGLE: classifier(3)}),
+    )
+    good = (
+        Example("a label a row", {**CLASSIFIER, CONFIG: TWO_LABELS}),
+        Example("two rows and no labels", {**CLASSIFIER, CONFIG: CLASSES}),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        weights, config = repository.weights, repository.config
+        if config is None or weights.of_adapter or not any(CLASSIFIES(name) for name in config.architectures):
+            return
+        labels = config.labels
+        for name in ("score.weight", "classifier.weight", "classifier.out_proj.weight"):
+            head = weights.tensors.get(name)
+            if head is not None and len(head.shape) == 2 and head.dtype in FLOATS and head.shape[0] != labels:
+                message = f"has {head.shape[0]:,} rows; config.json has {count(labels, 'label')}"
+                yield self.finding(weights.main or SINGLE, message, place=name, hint="write id2label and label2id")
+
+
 def as_dtype(dtype: str) -> Callable[[bytes], bytes]:
     """A change that stores every tensor in another dtype."""
     return lambda content: safetensors({name: (dtype, shape) for name, (_, shape) in tensors_of(content).items()})
@@ -236,6 +278,7 @@ RULES: Final = (
     MissingExpert(),
     EmbeddingRows(),
     MissingHead(),
+    LabelCount(),
     StoredInFloat32(),
     DeclaredDtype(),
 )

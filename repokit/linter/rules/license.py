@@ -1,0 +1,226 @@
+"""LIC: under which license the weights may be used."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from repokit.formats.paths import unsafe
+from repokit.linter.examples import Example
+from repokit.linter.finding import Finding, Severity
+from repokit.linter.rule import Reads, Rule
+from repokit.linter.rules.card import with_lines
+from repokit.printable import printable
+from repokit.repo.card import README
+from repokit.resources import data
+
+if TYPE_CHECKING:
+    from repokit.repo.repository import Repository
+
+LICENSE: Final = "LICENSE"
+
+# LICENSE, LICENSE.md, LICENCE.txt, LICENSE-MODEL, COPYING, MODEL_LICENSE, USE_POLICY.md is none.
+LICENSE_FILE: Final = re.compile(r"(?:[\w.-]*[_-])?(?:licen[cs]es?|copying|unlicense)(?:[._-][\w.-]*)?", re.IGNORECASE)
+
+# What people write for ids of the Hub: SPDX ids, which it does not take (huggingface_hub#4218), and names.
+SPELLINGS: Final = {
+    "gpl-2.0-or-later": "gpl-2.0",
+    "gpl-2.0-only": "gpl-2.0",
+    "gpl-3.0-or-later": "gpl-3.0",
+    "gpl-3.0-only": "gpl-3.0",
+    "agpl-3.0-or-later": "agpl-3.0",
+    "agpl-3.0-only": "agpl-3.0",
+    "lgpl-3.0-or-later": "lgpl-3.0",
+    "apache 2.0": "apache-2.0",
+    "apache2.0": "apache-2.0",
+    "apache-2": "apache-2.0",
+    "apache": "apache-2.0",
+    "apache license 2.0": "apache-2.0",
+    "mit license": "mit",
+    "llama-2": "llama2",
+    "llama-3": "llama3",
+    "cc-by": "cc-by-4.0",
+    "cc-by-nc": "cc-by-nc-4.0",
+    "proprietary": "other",
+    "custom": "other",
+}
+
+
+class UnknownLicense(Rule):
+    """license is not an id that the Hub accepts.
+
+    It refuses the commit, after everything was uploaded. SPDX's `-or-later` ids are not among them.
+    """
+
+    code = "LIC101"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (
+        Example("an SPDX id", {README: with_lines("license: gpl-2.0-or-later\n", drop="license")}),
+        Example("a name", {README: with_lines("license: Apache 2.0\n", drop="license")}),
+    )
+    good = (
+        Example("an id of the Hub", {README: with_lines("license: cc-by-nc-4.0\n", drop="license")}),
+        Example(
+            "a license of one's own",
+            {README: with_lines("license: other\nlicense_name: ours\nlicense_link: LICENSE\n", drop="license")},
+        ),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        card = repository.card
+        known = data("licenses")
+        for value in card.values("license") if card is not None else ():
+            if isinstance(value.value, str) and value.value not in known["ids"]:
+                message = (
+                    f"{value.key}: {printable(value.value, 60)!r} is not among the ids of the Hub ({known['date']})"
+                )
+                yield self.finding(README, message, place=value.place, hint=_accepted(value.value, known["ids"]))
+
+
+class MissingLicense(Rule):
+    """The card names no license.
+
+    Without one nobody may use the weights, whatever a LICENSE file says: the Hub and its filters read the card.
+    """
+
+    code = "LIC201"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (Example("a LICENSE file is not enough", {README: with_lines(drop="license")}),)
+    good = (Example("a license"),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        card = repository.card
+        if card is not None and card.has_metadata and card.raw.get("license") is None:
+            hint = "license: the id that fits the LICENSE file, the base model and the data; repokit does not guess it"
+            yield self.finding(README, "names no license", place=card.place("license"), hint=hint)
+
+
+class UnnamedLicense(Rule):
+    """license is `other`, and the card does not say which.
+
+    The Hub asks for license_name, and for license_link to its text: a file of the repository or an address.
+    """
+
+    code = "LIC202"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (
+        Example("only other", {README: with_lines("license: other\n", drop="license")}),
+        Example("no link", {README: with_lines("license: other\nlicense_name: ours\n", drop="license")}),
+    )
+    good = (
+        Example(
+            "both keys",
+            {README: with_lines("license: other\nlicense_name: ours\nlicense_link: LICENSE\n", drop="license")},
+        ),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        card = repository.card
+        if card is None or "other" not in card.license_ids:
+            return
+        if lacking := [key for key in ("license_name", "license_link") if not card.string(key)]:
+            message = f"has license: other without {' and '.join(lacking)}"
+            yield self.finding(README, message, place=card.place("license"))
+
+
+class BrokenLicenseLink(Rule):
+    """license_link leads to a file that is not in the repository.
+
+    The license can then not be read where the card says that it is.
+    """
+
+    code = "LIC203"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (
+        Example(
+            "a file that was not published",
+            {README: with_lines("license: other\nlicense_name: ours\nlicense_link: LICENSE.md\n", drop="license")},
+        ),
+    )
+    good = (
+        Example(
+            "an address",
+            {
+                README: with_lines(
+                    "license: other\nlicense_name: ours\nlicense_link: https://example.org/l\n", drop="license"
+                )
+            },
+        ),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        card = repository.card
+        link = None if card is None else card.string("license_link")
+        if card is None or not link or "://" in link:
+            return
+        path = link.partition("#")[0].removeprefix("./")
+        if unsafe(path) or not repository.has(path):
+            message = f"has the license_link {printable(link, 80)!r}, which is no file of the repository"
+            yield self.finding(README, message, place=card.place("license_link"))
+
+
+class SeveralLicenses(Rule):
+    """The card names several licenses.
+
+    It does not say which of them applies to the weights, and filters by license read the first or none.
+    """
+
+    code = "LIC204"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (Example("a list", {README: with_lines("license: [mit, apache-2.0]\n", drop="license")}),)
+    good = (Example("a list of one", {README: with_lines("license: [mit]\n", drop="license")}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        card = repository.card
+        if card is not None and len(card.license_ids) > 1:
+            yield self.finding(README, "names several licenses", place=card.place("license"), names=card.license_ids)
+
+
+class MissingLicenseFile(Rule):
+    """There is no file with the text of the license.
+
+    Most licenses ask that their text goes along with every copy; the Hub does not add it.
+    """
+
+    code = "LIC301"
+    severity = Severity.NOTE
+    since = "0.1"
+    reads = Reads.LISTING
+    bad = (Example("no LICENSE", {LICENSE: None}),)
+    good = (
+        Example("LICENSE"),
+        Example("another spelling", {LICENSE: None, "licence.txt": "text"}),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        if repository.files and not any(LICENSE_FILE.fullmatch(path) for path in repository.files):
+            yield self.finding(LICENSE, "is missing: no file holds the text of the license")
+
+
+RULES: Final = (
+    UnknownLicense(),
+    MissingLicense(),
+    UnnamedLicense(),
+    BrokenLicenseLink(),
+    SeveralLicenses(),
+    MissingLicenseFile(),
+)
+
+
+def _accepted(word: str, known: list[str]) -> str | None:
+    """The id that was meant, as a hint; an id of its own name is `other`."""
+    wanted = SPELLINGS.get(word.lower()) or (word.lower() if word.lower() in known else None)
+    near = [wanted] if wanted else difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.8)
+    return f"license: {near[0]}" if near else "license: other, with license_name and license_link"

@@ -1,0 +1,143 @@
+"""The files that say what happens to images, videos and sounds before the model sees them.
+
+preprocessor_config.json and video_preprocessor_config.json hold one processor each; processor_config.json nests the
+same objects, and wins over them (transformers 5.24 processing_utils.py; measured).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from repokit.repo.config import Config
+    from repokit.repo.document import Document
+    from repokit.repo.repository import Repository
+
+PREPROCESSOR: Final = "preprocessor_config.json"
+VIDEO: Final = "video_preprocessor_config.json"
+PROCESSOR: Final = "processor_config.json"
+
+# The object inside processor_config.json that stands for each of the other files.
+_NESTED: Final = {"image_processor": PREPROCESSOR, "feature_extractor": PREPROCESSOR, "video_processor": VIDEO}
+CLASS_KEYS: Final = ("image_processor_type", "feature_extractor_type", "video_processor_type")
+
+# Classes that take images or sounds and nothing else, by the end of their names (transformers modeling_auto.py).
+_MEDIA: Final = re.compile(
+    r"(?:For(?:ImageClassification\w*|ObjectDetection|(?:Semantic|Instance|Universal|Image)Segmentation|DepthEstimation"
+    r"|MaskGeneration|VideoClassification|ZeroShotObjectDetection|AudioClassification|AudioFrameClassification|XVector"
+    r"|SpeechSeq2Seq|MaskedImageModeling)|(?:Wav2Vec2|Hubert|WavLM|UniSpeech|SEW|Data2VecAudio)\w*ForCTC"
+    r"|^WhisperFor\w+)$"
+)
+_TOWERS: Final = ("vision_config", "audio_config")
+
+# Fields of a processor and of vision_config that say the same thing (formats 7.4).
+_SHARED: Final = {
+    "patch_size": ("patch_size",),
+    "merge_size": ("spatial_merge_size",),
+    "temporal_patch_size": ("temporal_patch_size",),
+}
+
+
+class Difference(NamedTuple):
+    """A field with two values.
+
+    Attributes:
+        path: The file that is read, or believed.
+        place: JSON Pointer there.
+        value: What it says.
+        other: Where the other value is: `config.json /vision_config/patch_size`.
+        other_value: What that says.
+    """
+
+    path: str
+    place: str
+    value: object
+    other: str
+    other_value: object
+
+
+class Processors:
+    """The processors of a repository."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+
+    @cached_property
+    def files(self) -> tuple[str, ...]:
+        """Which of the three files are there."""
+        return tuple(path for path in (PREPROCESSOR, VIDEO, PROCESSOR) if self._repository.has(path))
+
+    @cached_property
+    def documents(self) -> tuple[Document, ...]:
+        """Every file and every object nested in processor_config.json."""
+        files = [document for path in self.files if (document := self._repository.document(path)) is not None]
+        return (*files, *self._nested.values())
+
+    @cached_property
+    def _nested(self) -> Mapping[str, Document]:
+        whole = self._repository.document(PROCESSOR)
+        found = {key: None if whole is None else whole.mapping(key) for key in _NESTED}
+        return {key: document for key, document in found.items() if document is not None}
+
+    @cached_property
+    def single(self) -> tuple[Document, ...]:
+        """The objects that describe one processor: files and nested objects, without processor_config.json itself."""
+        return tuple(document for document in self.documents if document.path != PROCESSOR or document.pointer)
+
+    @cached_property
+    def missing(self) -> str | None:
+        """What in config.json says that images or sounds are taken, where no file says how; None otherwise.
+
+        Code of the repository may do without: with an auto_map nothing is missing.
+        """
+        config = self._repository.config
+        if config is None or self.files or "auto_map" in config:
+            return None
+        if media := next((name for name in config.architectures if _MEDIA.search(name)), None):
+            return media
+        return next((key for key in _TOWERS if config.mapping(key) is not None and _composed(config)), None)
+
+    @cached_property
+    def stale(self) -> tuple[Difference, ...]:
+        """Fields that preprocessor_config.json and the object that wins over it have with different values."""
+        return tuple(self._stale())
+
+    def _stale(self) -> Iterator[Difference]:
+        for key, nested in self._nested.items():
+            beside = self._repository.document(_NESTED[key])
+            for field in nested.raw if beside is not None else ():
+                if beside is not None and field in beside and _differ(beside.raw[field], nested.raw[field]):
+                    other = f"{nested.path} {nested.at(field)}"
+                    yield Difference(beside.path, beside.at(field), beside.raw[field], other, nested.raw[field])
+
+    @cached_property
+    def mismatched(self) -> tuple[Difference, ...]:
+        """Fields of the processor that config.json has with another value."""
+        return tuple(self._mismatched())
+
+    def _mismatched(self) -> Iterator[Difference]:
+        config = self._repository.config
+        vision = None if config is None else config.mapping("vision_config")
+        for document in self.single:
+            pairs = [(field, vision, name) for field, names in _SHARED.items() for name in names]
+            for field, level, name in (*pairs, ("image_grid_pinpoints", config, "image_grid_pinpoints")):
+                ours, theirs = document.raw.get(field), None if level is None else level.raw.get(name)
+                if level is not None and type(ours) is type(theirs) and ours != theirs and isinstance(ours, int | list):
+                    other = f"{level.path} {level.at(name)}"
+                    yield Difference(document.path, document.at(field), ours, other, theirs)
+
+
+def _differ(one: object, other: object) -> bool:
+    """Whether two values of one field are two; `XImageProcessorFast` is `XImageProcessor` to transformers 5."""
+    if isinstance(one, str) and isinstance(other, str):
+        return one.removesuffix("Fast") != other.removesuffix("Fast")
+    return one != other
+
+
+def _composed(config: Config) -> bool:
+    """Whether the class is one that takes images or sounds: text-only classes may keep the whole family's config."""
+    return not any(name.endswith("ForCausalLM") for name in config.architectures)
