@@ -68,9 +68,9 @@ def carry_out(
     progress("plan", 0, plan.size)
     gate(Preview(plan), "plan")
     with staging.lock(target):
-        staging.check_target(target, force=force, kept=kept)
         place = staging.staging_path(target, plan.digest)
         staging.clean(target, keep=place)
+        staging.check_target(target, force=force, kept=kept)
         journal = _prepared(place)
         reused = journal.finished()
         staging.check_space(target, plan.size - sum(record.size for record in reused.values()))
@@ -102,18 +102,20 @@ class _Meter:
 def _prepared(place: Path) -> Journal:
     """The staging directory of this plan: as an interrupted build left it, or new and empty."""
     journal = Journal(place)
-    if place.exists() and not journal.finished():
+    if place.is_symlink() or (place.exists() and not place.is_dir()):
+        place.unlink()
+    elif place.exists() and not journal.finished():
         shutil.rmtree(place)
     place.mkdir(mode=0o700, exist_ok=True)
     return journal
 
 
 def _finish(plan: Plan, place: Path, journal: Journal, files: Sequence[ManifestFile]) -> None:
-    """Removes what an older state of the plan left, writes the manifest last, and ends the journal."""
+    """Writes the manifest last, ends the journal, and removes what else may lie there."""
     wanted = {operation.path for operation in plan.operations if not isinstance(operation, DeleteFile)}
     if plan.manifest != "off":
         manifest = Manifest(created_by=f"repokit {plan.repokit}", files=tuple(files))
-        (place / MANIFEST_NAME).write_bytes(manifest.render())
+        staging.write_synced(place / MANIFEST_NAME, manifest.render())
     journal.remove()
     for path in place.rglob("*"):
         relative = path.relative_to(place).as_posix()

@@ -9,11 +9,12 @@ from repokit.errors import MissingInput, Stopped
 from repokit.printable import some
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
+    from repokit.repo.repository import Repository
     from repokit.schema.license import License
 
-NAMES: Final = ("LICENSE", "LICENSE.md", "LICENSE.txt", "LICENCE", "COPYING")
+NAMES: Final = ("LICENSE", "LICENSE.md", "LICENSE.txt", "LICENCE", "LICENCE.md", "LICENCE.txt", "COPYING")
 
 # Only texts without a name in them: MIT and BSD begin with a copyright line that repokit cannot know.
 _LIBRARY_TEXTS: Final = {"apache-2.0": ("huggingface_hub", "Apache License")}
@@ -45,8 +46,13 @@ def require_id(license: License, *, recipe: str, base: str | None) -> str:  # no
     raise Stopped("the license is missing", why=why, path=recipe, place="license.id", hint=hint)
 
 
-def find_text(license: License, *, recipe_folder: Path, source: Path, base: Path | None) -> LicenseText | None:  # noqa: A002 - the field's own word
+def find_text(license: License, *, recipe_folder: Path, repositories: Mapping[str, Repository]) -> LicenseText | None:  # noqa: A002 - the field's own word
     """The text for the stated id, or None where it is not at hand.
+
+    Args:
+        license: What the recipe says.
+        recipe_folder: What a path there is relative to.
+        repositories: Where `auto` looks, in order, each under the word that names it as an origin.
 
     Raises:
         MissingInput: The recipe names a file that is not there.
@@ -54,16 +60,21 @@ def find_text(license: License, *, recipe_folder: Path, source: Path, base: Path
     if license.file is None:
         return None
     if license.file != "auto":
-        path = recipe_folder / license.file
-        if not path.is_file():
-            raise MissingInput("is named by license.file and not there", path=str(path))
-        return LicenseText("LICENSE", path.read_bytes(), "recipe")
-    folders: Sequence[tuple[str, Path | None]] = (("source", source), ("base", base))
-    for origin, folder in folders:
-        for name in NAMES if folder is not None else ():
-            if folder is not None and (folder / name).is_file():
-                return LicenseText(name, (folder / name).read_bytes(), origin)
+        return _from_recipe(recipe_folder / license.file)
+    for origin, repository in repositories.items():
+        for name in NAMES:
+            if (content := repository.content(name)) is not None:
+                return LicenseText(name, content, origin)
     return _from_library(license.id or "")
+
+
+def _from_recipe(path: Path) -> LicenseText:
+    if not path.is_file():
+        raise MissingInput("is named by license.file and not there", path=str(path))
+    try:
+        return LicenseText("LICENSE", path.read_bytes(), "recipe")
+    except OSError as error:
+        raise MissingInput(f"cannot be read: {error.strerror}", path=str(path)) from None
 
 
 def _from_library(license_id: str) -> LicenseText | None:

@@ -10,18 +10,25 @@ import hashlib
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from stat import S_ISREG
+from typing import TYPE_CHECKING, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from repokit.errors import PlanError, RecipeError
-from repokit.operations import CopyFile, DeleteFile, Operation, WriteShard, WriteText
+from repokit.builder.journal import NAME as JOURNAL_NAME
+from repokit.builder.transforms.cast import is_cast
+from repokit.errors import MissingInput, PlanError, RecipeError
+from repokit.formats.paths import unsafe
+from repokit.formats.tensors import DTYPE_BITS
+from repokit.operations import CopyFile, DeleteFile, Operation, Piece, WriteShard, WriteText
 from repokit.printable import count, printable, some
+from repokit.schema.manifest import MANIFEST_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-PLAN_VERSION = 1
+PLAN_VERSION: Final = 1
+_OWN: Final = frozenset({MANIFEST_NAME, JOURNAL_NAME})
 
 
 class _Frozen(BaseModel):
@@ -72,6 +79,18 @@ class Plan(_Frozen):
     warnings: tuple[str, ...] = ()
     summary: Summary
 
+    @model_validator(mode="after")
+    def _executable(self) -> Self:
+        """A plan may come out of a file: nothing in it may name a file outside, or a source that it does not have."""
+        for operation in self.operations:
+            if problem := _problem(operation, len(self.sources)):
+                raise ValueError(f"{printable(operation.path)} {problem}")
+        if [operation.path for operation in self.operations] != sorted(
+            {operation.path for operation in self.operations}
+        ):
+            raise ValueError("operations must be sorted by path, each path once")
+        return self
+
     @property
     def size(self) -> int:
         """Bytes that the finished repository will have, the manifest not counted."""
@@ -102,6 +121,30 @@ class Plan(_Frozen):
             ) from None
 
 
+def _problem(operation: Operation, sources: int) -> str | None:
+    """Why an operation cannot be carried out, as words that follow its path."""
+    if reason := unsafe(operation.path):
+        return reason
+    if operation.path in _OWN:
+        return "is the name of a file of repokit's own"
+    match operation:
+        case CopyFile(source=source) if source >= sources:
+            return "is copied from a source that the plan does not have"
+        case WriteShard(header=header, pieces=pieces, size=size):
+            if any(piece.source >= sources or (piece.cast and not is_cast(piece.cast)) for piece in pieces):
+                return "has a piece that cannot be read"
+            if len(header) + sum(map(_output_size, pieces)) != size:
+                return "has another size than its pieces"
+    return None
+
+
+def _output_size(piece: Piece) -> int:
+    if not piece.cast:
+        return piece.length
+    stored, _, wanted = piece.cast.partition(">")
+    return piece.length * DTYPE_BITS[wanted] // DTYPE_BITS[stored]
+
+
 class Sources:
     """The files that a plan reads, each once, in the order in which they were first needed."""
 
@@ -110,10 +153,19 @@ class Sources:
         self._files: list[SourceFile] = []
 
     def index(self, path: Path) -> int:
-        """The position of a file in the plan's list."""
+        """The position of a file in the plan's list.
+
+        Raises:
+            MissingInput: It is not there, or is something that has no end, such as a pipe.
+        """
         key = str(path)
         if key not in self._index:
-            status = path.stat()
+            try:
+                status = path.stat()
+            except OSError as error:
+                raise MissingInput(f"cannot be read: {error.strerror}", path=key) from None
+            if not S_ISREG(status.st_mode):
+                raise MissingInput("is not a file", path=key)
             self._index[key] = len(self._files)
             self._files.append(SourceFile(path=key, size=status.st_size, mtime_ns=status.st_mtime_ns))
         return self._index[key]
@@ -136,8 +188,13 @@ def ordered(operations: Iterable[WriteShard | WriteText | CopyFile]) -> tuple[Op
     """Sorted by path; two operations on one path are a bug of the planner or a contradiction in the recipe.
 
     Raises:
-        PlanError: Two operations write one file.
+        PlanError: Two operations write one file, or one a file that no repository can have.
     """
+    operations = list(operations)
+    for operation in operations:
+        if reason := unsafe(operation.path) or (operation.path in _OWN and "is the name of a file of repokit's own"):
+            what = f"{printable(operation.path)} {reason}"
+            raise PlanError(what, hint="leave it out: files.exclude, or no --keep")
     result = sorted(operations, key=lambda operation: operation.path)
     for one, other in pairwise(result):
         if one.path == other.path:

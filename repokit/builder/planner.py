@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from repokit.builder import card, documents, license as licenses, weights
+from repokit.builder.layouts import check_supported
 from repokit.builder.plan import LeftOut, Plan, Sources, Summary, copies, matching, ordered
-from repokit.builder.sources import PUBLISHED, Checkpoint, Role, check_supported, open_checkpoint
+from repokit.builder.sources import Checkpoint, Role, open_checkpoint
 from repokit.errors import MissingInput, RecipeError
 from repokit.operations import CopyFile, WriteText
 from repokit.printable import printable, some
 from repokit.repo.config import CONFIG
 from repokit.repo.remote_code import remote_code
+from repokit.schema.manifest import MANIFEST_NAME
+from repokit.schema.recipe import Origin
 from repokit.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
+    from repokit.builder.license import LicenseText
     from repokit.builder.weights import PlannedWeights
-    from repokit.schema.recipe import Origin, Recipe
+    from repokit.schema.recipe import Recipe
 
 GENERATION_CONFIG: Final = "generation_config.json"
 _WRITTEN: Final = frozenset({Role.WEIGHTS, Role.CONFIG, Role.CARD, Role.LICENSE})  # not copied: planned one by one
+_SOURCE: Final = Origin()
+# Why a file is left out whose like is published.
+_INSTEAD: Final = {
+    Role.WEIGHTS: "weights that the model does not use",
+    Role.TOKENIZER: "taken from elsewhere",
+    Role.PROCESSOR: "taken from elsewhere",
+    Role.CHAT_TEMPLATE: "taken from elsewhere",
+    Role.LICENSE: "another license text is published",
+}
 
 
-def make_plan(
-    recipe: Recipe, *, folder: Path, recipe_name: str = "repokit.yaml", kept: Collection[str] = ()
-) -> Plan:
+def make_plan(recipe: Recipe, *, folder: Path, recipe_name: str = "repokit.yaml", kept: Collection[str] = ()) -> Plan:
     """What a build of this recipe will do.
 
     Args:
@@ -47,8 +57,25 @@ def make_plan(
         what = f"kind: {recipe.kind} is not built by this version; it builds full models"
         raise RecipeError(what, path=recipe_name, place="kind", hint="`repokit lint` and `push` take such a directory")
     checkpoint = open_checkpoint(folder / recipe.source)
+    _check_output(folder / recipe.output, {"source": checkpoint.root, "recipe": folder}, recipe_name)
     check_supported(checkpoint)
     return _Planner(recipe, folder, checkpoint, kept).plan()
+
+
+def _check_output(output: Path, inputs: Mapping[str, Path], recipe_name: str) -> None:
+    """Refuses an output whose replacement would take an input with it, and one inside the source.
+
+    Raises:
+        RecipeError: Even `--force` must not delete what is built from.
+    """
+    place = output.resolve()
+    for word, path in inputs.items():
+        if place in {path.resolve(), *path.resolve().parents}:
+            what = f"{printable(output)} holds the {word}; a build replaces its output"
+            raise RecipeError(what, path=recipe_name, place="output", hint="name a directory of its own: ./dist/NAME")
+    if inputs["source"].resolve() in place.parents:
+        what = f"{printable(output)} lies inside the source, which is only read"
+        raise RecipeError(what, path=recipe_name, place="output", hint="name a directory beside the source")
 
 
 class _Planner:
@@ -59,27 +86,24 @@ class _Planner:
         self.recipe = recipe
         self.folder = folder
         self.checkpoint = checkpoint
-        self.base = folder / recipe.base.path if recipe.base.path else None
+        self.base = open_checkpoint(folder / recipe.base.path) if recipe.base.path else None
         self.sources = Sources()
         self.warnings: list[str] = []
 
     def plan(self) -> Plan:
         planned = weights.plan_weights(self.recipe.weights, self.checkpoint)
         carried = self._carried()
-        text = licenses.find_text(
-            self.recipe.license, recipe_folder=self.folder, source=self.checkpoint.root, base=self.base
-        )
-        if text is None and self.recipe.license.file is not None:
-            self.warnings.append(self._no_license_text())
-        license_file = text.name if text else None
-        written = [
-            *weights.operations(planned, self.checkpoint, self.sources),
-            *self._documents(planned, carried),
-            *copies(carried, self.sources),
-            WriteText(path=card.README, content=self._card(planned, license_file), origin="recipe"),
+        documents_ = list(self._documents(planned, carried))
+        excluded = matching([*self.checkpoint.roles, *carried], self.recipe.files.exclude, "files.exclude")
+        published = {path: place for path, place in carried.items() if path not in excluded}
+        text = self._license_text(excluded)
+        beside = [
+            *(document for document in documents_ if document.path not in excluded),
+            *copies(published, self.sources),
+            self._card(planned, published, text.name if text else None),
+            *([WriteText(path=text.name, content=text.content, origin=text.origin)] if text else []),
         ]
-        if text is not None:
-            written.append(WriteText(path=text.name, content=text.content, origin=text.origin))
+        written = [*weights.operations(planned, self.checkpoint, self.sources), *beside]
         operations = ordered([*(operation for operation in written if operation.path not in self.kept), *self._kept()])
         return Plan(
             repokit=__version__,
@@ -87,7 +111,7 @@ class _Planner:
             manifest=self.recipe.manifest,
             sources=tuple(self.sources),
             operations=operations,
-            left_out=tuple(self._left_out({operation.path for operation in operations})),
+            left_out=tuple(self._left_out({operation.path for operation in operations}, excluded)),
             warnings=tuple(self.warnings),
             summary=_summary(planned),
         )
@@ -100,28 +124,29 @@ class _Planner:
                 raise MissingInput("is to be kept and is not in the output", path=str(output / path))
         return copies({path: (output / path, "kept") for path in self.kept}, self.sources)
 
-    def _card(self, planned: PlannedWeights, license_file: str | None) -> bytes:
-        return card.write_card(
+    def _card(self, planned: PlannedWeights, published: Collection[str], license_file: str | None) -> WriteText:
+        content = card.write_card(
             self.recipe,
             self.checkpoint,
+            published=published,
             dtypes=planned.dtypes,
             parameters=planned.parameters,
             license_file=license_file,
         )
+        return WriteText(path=card.README, content=content, origin="recipe")
 
     def _documents(self, planned: PlannedWeights, carried: dict[str, tuple[Path, str]]) -> Iterator[WriteText]:
         """config.json and generation_config.json: written where something changes in them, else carried over."""
         repository = self.checkpoint.repository
         assert repository.config is not None  # noqa: S101 - check_supported refuses a checkpoint without one
-        dtype = planned.cast_to if planned.cast else None
-        edited = documents.edited_config(repository.config, dtype=dtype, tie=None, compat=self.recipe.compat)
+        edited = documents.edited_config(repository.config, dtype=planned.wanted_dtype, compat=self.recipe.compat)
         raw = None if repository.generation_config is None else repository.generation_config.raw
         merged = documents.merged_generation_config(raw, self.recipe.generation_config)
         for path, content in ((CONFIG, edited), (GENERATION_CONFIG, merged)):
             if content is not None:
                 yield WriteText(path=path, content=content, origin="source, recipe")
             elif repository.has(path):
-                carried[path] = (self.checkpoint.root / path, "source")
+                carried[path] = (self.checkpoint.place(path), "source")
 
     def _carried(self) -> dict[str, tuple[Path, str]]:
         """Files taken over byte for byte, by their path in the output."""
@@ -131,9 +156,14 @@ class _Planner:
             (Role.TOKENIZER, recipe.tokenizer),
             (Role.PROCESSOR, recipe.processor),
             (Role.CHAT_TEMPLATE, recipe.chat_template),
+            (Role.NOTICE, _SOURCE),
         ):
             carried |= self._from(role, origin)
-        root = self.checkpoint.root
+        paths = [*self._code(), *self._included(carried)]
+        return carried | {path: (self.checkpoint.place(path), "source") for path in paths}
+
+    def _code(self) -> tuple[str, ...]:
+        """The import closure of auto_map."""
         code = remote_code(self.checkpoint.repository)
         if code.missing:
             missing = list(code.missing)
@@ -141,42 +171,53 @@ class _Planner:
             why = "nobody can load the model without its code"
             hint = f"copy {printable(missing[0])} from the base model into the source"
             raise MissingInput(what, why=why, path=code.missing[missing[0]], hint=hint)
-        carried |= {path: (root / path, "source") for path in code.files}
-        optional = [
-            path for path, role in self.checkpoint.roles.items() if path not in carried and role not in _WRITTEN
-        ]
-        included = matching(optional, recipe.files.include, "files.include")
-        carried |= {path: (root / path, "source") for path in sorted(included)}
-        excluded = recipe.files.exclude
-        return {path: place for path, place in carried.items() if not any(fnmatchcase(path, glob) for glob in excluded)}
+        return code.files
+
+    def _included(self, carried: Collection[str]) -> list[str]:
+        """What the recipe adds by name. repokit's own manifest, of a source that it built, is never taken over."""
+        roles = self.checkpoint.roles.items()
+        optional = [path for path, role in roles if path not in carried and role not in _WRITTEN]
+        return sorted(matching(optional, self.recipe.files.include, "files.include") - {MANIFEST_NAME})
 
     def _from(self, role: Role, origin: Origin) -> dict[str, tuple[Path, str]]:
         """The files of one role from where the recipe wants them."""
-        checkpoint = self.checkpoint
-        if origin.from_ != "source":
-            root = self.base if origin.from_ == "base" else self.folder / origin.from_
-            if root is None:
-                what = f"{role}: from base needs a local copy of the base"
-                raise RecipeError(what, place="base.path", hint="hf download BASE --local-dir DIR, then base.path: DIR")
-            checkpoint = open_checkpoint(root)
-            if not checkpoint.files(role):
-                raise MissingInput(f"has no {role} files", path=str(root))
-        name = origin.from_ if origin.from_ in {"source", "base"} else "path"
-        return {path: (checkpoint.root / path, name) for path in checkpoint.files(role)}
+        if origin.from_ == "source":
+            return {path: (self.checkpoint.place(path), "source") for path in self.checkpoint.files(role)}
+        checkpoint = self.base if origin.from_ == "base" else open_checkpoint(self.folder / origin.from_)
+        if checkpoint is None:
+            what = f"{role}: from base needs a local copy of the base"
+            raise RecipeError(what, place="base.path", hint="hf download BASE --local-dir DIR, then base.path: DIR")
+        if not checkpoint.files(role):
+            raise MissingInput(f"has no {role} files", path=str(checkpoint.root))
+        name = "base" if origin.from_ == "base" else "path"
+        return {path: (checkpoint.place(path), name) for path in checkpoint.files(role)}
 
-    def _left_out(self, published: set[str]) -> Iterator[LeftOut]:
-        replaced = PUBLISHED - {Role.WEIGHTS}
-        for path, role in self.checkpoint.roles.items():
-            if path in published or role in {Role.WEIGHTS, Role.CARD}:
-                continue
-            reason = "excluded by the recipe" if role in replaced else str(role)
-            yield LeftOut(path=path, reason=reason, size=self.checkpoint.repository.files[path].size)
+    def _license_text(self, excluded: Collection[str]) -> LicenseText | None:
+        repositories = {"source": self.checkpoint.repository}
+        if self.base is not None:
+            repositories["base"] = self.base.repository
+        text = licenses.find_text(self.recipe.license, recipe_folder=self.folder, repositories=repositories)
+        if text is not None and text.name in excluded:
+            return None
+        if text is None and self.recipe.license.file is not None:
+            self.warnings.append(self._no_license_text())
+        return text
 
     def _no_license_text(self) -> str:
         license_id = printable(self.recipe.license.id)
         base = self.recipe.base.id
         command = f"hf download {base} LICENSE --local-dir ." if base else "save it as LICENSE beside the recipe"
         return f"the text of {license_id} is not at hand: {command}, then license.file: LICENSE"
+
+    def _left_out(self, published: Collection[str], excluded: Collection[str]) -> Iterator[LeftOut]:
+        weights_ = self.checkpoint.repository.weights
+        read = {*weights_.files, weights_.main, card.README}
+        for path, role in self.checkpoint.roles.items():
+            if path in published or path in read:
+                continue
+            reason = _INSTEAD.get(role, str(role))
+            reason = "excluded by the recipe" if path in excluded else reason
+            yield LeftOut(path=path, reason=reason, size=self.checkpoint.repository.files[path].size)
 
 
 def _summary(planned: PlannedWeights) -> Summary:

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -38,7 +39,7 @@ def lock(target: Path) -> Iterator[None]:
         BuildError: The folder of the target cannot be written to.
     """
     path = target.parent / f".{target.name}.repokit.lock"
-    descriptor = _locked(path)
+    descriptor = _locked(path, target)
     try:
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())
@@ -48,7 +49,7 @@ def lock(target: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _locked(path: Path) -> int:
+def _locked(path: Path, target: Path) -> int:
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,11 +58,14 @@ def _locked(path: Path) -> int:
             raise BuildError(f"cannot be written to: {error.strerror}", path=str(path.parent)) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
             os.close(descriptor)
             what = f"is being built by process {printable(holder) or '(unknown)'}"
-            raise LockHeld(what, path=str(path.parent), hint="wait for it, or stop it") from None
+            raise LockHeld(what, path=str(target), hint="wait for it, or stop it") from None
+        except OSError as error:  # a network file system without locks
+            os.close(descriptor)
+            raise BuildError(f"cannot be locked: {error.strerror}", path=str(path)) from None
         # The holder before us unlinks the file: a lock on a file that is no longer there protects nothing.
         with contextlib.suppress(OSError):
             if path.stat().st_ino == os.fstat(descriptor).st_ino:
@@ -76,31 +80,59 @@ def staging_path(target: Path, digest: str) -> Path:
 
 def clean(target: Path, keep: Path | None = None) -> None:
     """Removes what interrupted builds of this target left. Only under the lock."""
-    for path in sorted(target.parent.glob(f".{target.name}.repokit-*")):
-        if path != keep and path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
+    # Not a glob: the name may hold its special characters. Not `startswith`: another target may be called
+    # `NAME.repokit-2`, and have a staging directory of its own.
+    left = re.compile(re.escape(f".{target.name}.repokit-") + r"[0-9a-f]{16}")
+    for path in sorted(target.parent.iterdir()):
+        if left.fullmatch(path.name) and path != keep:
+            _remove(path)
     aside = _aside(target)
-    if aside.exists() and not target.exists():  # killed between the two renames of a publish
+    if os.path.lexists(aside) and not os.path.lexists(target):  # killed between the two renames of a publish
         aside.rename(target)
-    shutil.rmtree(aside, ignore_errors=True)
+    _remove(aside)
+
+
+def _remove(path: Path) -> None:
+    """Removes a directory; of a link, the link."""
+    if path.is_symlink():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def check_target(target: Path, *, force: bool, kept: Collection[str] = ()) -> None:
     """Refuses to replace what repokit did not build, or what a person changed since.
 
+    Args:
+        target: The output.
+        force: Replace a directory whatever is in it.
+        kept: Paths in it that the plan carries over.
+
     Raises:
         TargetRefused: With the files in question.
+        BuildError: It cannot be read.
     """
-    if not target.exists() or force:
+    if not os.path.lexists(target):
         return
-    if not target.is_dir() or target.is_symlink():
-        raise TargetRefused("is there and is not a directory", path=str(target), hint="choose another output")
-    present = sorted(path.relative_to(target).as_posix() for path in target.rglob("*") if not path.is_dir())
+    if target.is_symlink() or not target.is_dir():
+        what = "is a link" if target.is_symlink() else "is there and is not a directory"
+        raise TargetRefused(what, path=str(target), hint="choose another output, or name what the link leads to")
+    if not force:
+        try:
+            _check_unchanged(target, kept)
+        except OSError as error:
+            what = f"cannot be read: {error.strerror}"
+            raise BuildError(what, path=printable(error.filename or target)) from None
+
+
+def _check_unchanged(target: Path, kept: Collection[str]) -> None:
+    files = (path for path in target.rglob("*") if path.is_symlink() or not path.is_dir())
+    present = sorted(path.relative_to(target).as_posix() for path in files)
     if not present:
         return
     manifest = _manifest(target)
     if manifest is None:
-        why = "replacing it would delete files that are not repokit's"
+        why = f"it has no {MANIFEST_NAME}; replacing it would delete files that may not be repokit's"
         hint = "choose another output, or pass --force to replace it"
         raise TargetRefused("was not built by repokit", why=why, path=str(target), hint=hint)
     listed = {file.path: file for file in manifest.files}
@@ -109,7 +141,7 @@ def check_target(target: Path, *, force: bool, kept: Collection[str] = ()) -> No
     if changed := [path for path in [*edited, *added] if path not in kept]:
         verb = "was" if len(changed) == 1 else "were"
         what = f"{some(changed)} {verb} edited or added since repokit built it"
-        hint = f"--keep {printable(changed[0])} carries it over, --force discards it"
+        hint = f"--keep {printable(changed[0])} carries a file over, --force discards what changed"
         raise TargetRefused(what, why="a rebuild would lose the change", path=str(target), hint=hint)
 
 
@@ -121,6 +153,8 @@ def _manifest(target: Path) -> Manifest | None:
 
 
 def _edited(target: Path, recorded: ManifestFile) -> bool:
+    if (target / recorded.path).is_symlink():
+        return True
     status = (target / recorded.path).stat()
     if status.st_size != recorded.size:
         return True
@@ -154,18 +188,30 @@ def publish(staging: Path, target: Path) -> None:
     Raises:
         BuildError: The file system refused; the target is as it was.
     """
-    _give_usual_mode(staging)
     try:
-        if not target.exists():
-            staging.rename(target)
-        elif not _exchanged(staging, target):
-            target.rename(_aside(target))
-            staging.rename(target)
-        _sync_directory(target.parent)
+        _give_usual_mode(staging)
+        for folder, _, _ in os.walk(staging):
+            _sync_directory(Path(folder))
+        _replace(target, staging)
     except OSError as error:
         raise BuildError(f"cannot be put into place: {error.strerror}", path=str(target)) from None
+    with contextlib.suppress(OSError):  # the target is whole; a power cut may still bring the old one back
+        _sync_directory(target.parent)
     for old in (staging, _aside(target)):
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
+
+
+def _replace(target: Path, staging: Path) -> None:
+    """Puts the staging directory in the place of the target; where that fails, the target is back in its place."""
+    if not os.path.lexists(target):
+        staging.rename(target)
+    elif not _exchanged(staging, target):
+        target.rename(_aside(target))
+        try:
+            staging.rename(target)
+        except OSError:
+            _aside(target).rename(target)
+            raise
 
 
 def _aside(target: Path) -> Path:
@@ -190,9 +236,17 @@ def _exchanged(one: Path, other: Path) -> bool:
     if call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
         return True
     code = ctypes.get_errno()
-    if code in {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}:
+    if code in {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}:  # EPERM: a sandbox that knows not the call
         return False
     raise OSError(code, os.strerror(code))
+
+
+def write_synced(path: Path, content: bytes) -> None:
+    """Writes a small file that is on the disk when this returns."""
+    with path.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def _sync_directory(path: Path) -> None:

@@ -49,7 +49,7 @@ class PlannedWeights:
         kept: How many weights.keep exempted from the cast.
         dropped: Names in the source that weights.drop left out.
         tied: Final names of tensors that are stored once, under the name of what they equal.
-        cast_to: torch's name of the dtype that was asked for, where any tensor is cast.
+        cast_to: torch's name of the dtype that was asked for; None for `auto`.
     """
 
     tensors: dict[str, _Output]
@@ -78,6 +78,11 @@ class PlannedWeights:
     @property
     def size(self) -> int:
         return sum(tensor.size for tensor in self.tensors.values())
+
+    @property
+    def wanted_dtype(self) -> str | None:
+        """torch's name of the dtype that config.json must state; None where what it states stays."""
+        return self.cast_to if TORCH_NAMES.get(self.cast_to or "") in self.dtypes else None
 
     @property
     def cast(self) -> int:

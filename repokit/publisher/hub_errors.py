@@ -42,11 +42,15 @@ class Unanswered(HubUnreachable):
 
     Attributes:
         retry_after: How many seconds the Hub asks to be left alone; None where it does not say.
+        connected: Whether anything answered at all.
     """
 
-    def __init__(self, what: str, *, retry_after: float | None = None, why: str | None = None) -> None:
+    def __init__(
+        self, what: str, *, retry_after: float | None = None, why: str | None = None, connected: bool = True
+    ) -> None:
         super().__init__(what, why=why, hint="run the same command again; what arrived is not sent twice")
         self.retry_after = retry_after
+        self.connected = connected
 
 
 @contextmanager
@@ -89,7 +93,7 @@ def translation(error: BaseException, doing: str, target: str) -> RepokitError |
             return _broken(error, doing, target)
         case OSError():
             return PublishError(f"cannot be read: {error.strerror}", path=str(error.filename or target))
-        case _ if isinstance(error, _NOT_AN_ANSWER):
+        case _ if isinstance(error, (*_NOT_AN_ANSWER, errors.HfUriError)):
             why = f"a proxy, or another service, may stand where the Hub should ({type(error).__name__})"
             return Unanswered(f"could not {doing} of {target}: the answer is not the Hub's", why=why)
         case RuntimeError() | ValueError():
@@ -99,7 +103,10 @@ def translation(error: BaseException, doing: str, target: str) -> RepokitError |
 
 def _broken(error: BaseException, doing: str, target: str) -> Unanswered:
     said = f"{safe(error)} ({type(error).__name__})" if str(error) else type(error).__name__
-    return Unanswered(f"could not {doing} of {target}: {said}", why="the connection broke")
+    # By name: the class belongs to an HTTP library that repokit does not import.
+    connected = type(error).__name__ != "ConnectError" and not isinstance(error, ConnectionRefusedError)
+    why = "the connection broke" if connected else "nobody answers at this address"
+    return Unanswered(f"could not {doing} of {target}: {said}", why=why, connected=connected)
 
 
 def _from_cause(error: BaseException, doing: str, target: str) -> RepokitError:

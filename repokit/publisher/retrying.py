@@ -24,10 +24,12 @@ class Patience:
     Attributes:
         sleep: Called with seconds.
         spent: Seconds so far.
+        reached: Whether the Hub has answered before. An address at which nobody ever was is not waited for.
     """
 
     sleep: Callable[[float], None]
     spent: float = 0.0
+    reached: bool = False
 
     def wait(self, tries: int, error: Unanswered) -> None:
         """Waits before try number `tries` + 1.
@@ -48,7 +50,13 @@ class Patience:
         tries = 0
         while True:
             try:
-                return ask()
+                answer = ask()
             except Unanswered as error:
+                if not (error.connected or self.reached):
+                    error.hint = "check the network, and HF_ENDPOINT where it is set"
+                    raise
                 tries += 1
                 self.wait(tries, error)
+            else:
+                self.reached = True
+                return answer

@@ -60,6 +60,9 @@ TOOL: Final = {
 }
 ANSWERED: Final[Conversation] = CONVERSATIONS["user, assistant, user"][:2]
 
+# Characters. The longest default system prompts of real templates have some 20,000.
+LONGEST_PROMPT: Final = 200_000
+
 # Variables that stand for tokens where no file names any: a template alone is judged with them.
 _STAND_INS: Final = {"bos_token": "<s>", "eos_token": "</s>"}
 
@@ -84,6 +87,16 @@ class ChatTemplate:
     def body(self) -> str:
         """What decides whether two copies are the same: Jinja drops one line end at the end of a template."""
         return self.source.removesuffix("\n")
+
+    def line(self, number: int | None) -> str | None:
+        """`line 3` where the file is the template; the JSON Pointer to it in JSON, where it is one line."""
+        if self.place is not None:
+            return self.place
+        return None if number is None else f"line {number}"
+
+    def line_at(self, position: int) -> str | None:
+        """The line of a position in the source, in the same words."""
+        return self.line(self.source.count("\n", 0, position) + 1)
 
 
 class Malformed(NamedTuple):
@@ -183,8 +196,25 @@ class ChatTemplates:
             self._case(CONVERSATIONS[name], with_tools=with_tools, as_list=as_list, prompt=prompt)
             for name, with_tools, as_list, prompt in forms
         ]
-        results = self._repository.worker.render_many(template.source, cases)
+        results = self._rendered(template, cases)
         return tuple(Probe(form[0], form[1], result) for form, result in zip(forms, results, strict=True))
+
+    def _rendered(self, template: ChatTemplate, cases: list[dict[str, Any]]) -> list[Rendered]:
+        """All cases; the first alone, so that a template that never ends is stopped once and not for each of them.
+
+        The limits are for a whole request. What meets one among others gets a request of its own.
+        """
+        worker = self._repository.worker
+        first = _sized(worker.render(template.source, cases[0]))
+        if _stopped(first):
+            return [first] * len(cases)
+        results = [first, *worker.render_many(template.source, cases[1:])]
+        for index, case in enumerate(cases):
+            if _stopped(results[index]):
+                results[index] = _sized(worker.render(template.source, case))
+                if _stopped(results[index]):
+                    return [*results[: index + 1], *[results[index]] * (len(cases) - index - 1)]
+        return [_sized(result) for result in results]
 
     def _case(
         self, conversation: Conversation, *, as_list: bool = False, prompt: bool = False, with_tools: bool = False
@@ -202,6 +232,19 @@ class ChatTemplates:
             return _STAND_INS
         named = special_tokens.roles(config, self._repository.special_tokens_map)
         return {role: token.content for role, token in named.items()}
+
+
+def _stopped(result: Rendered) -> bool:
+    return result.error is not None and result.error.kind in {"limit", "crash"}
+
+
+def _sized(result: Rendered) -> Rendered:
+    """The result, or a problem where a few words became a book."""
+    from repokit.repo.worker import Rendered, TemplateProblem
+
+    if result.text is None or len(result.text) <= LONGEST_PROMPT:
+        return result
+    return Rendered(error=TemplateProblem("limit", f"a few words become {len(result.text):,} characters"))
 
 
 def _with_parts(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -58,7 +58,12 @@ def group_names(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def numbers(pattern: str, names: Iterable[str]) -> list[tuple[int, ...]]:
-    """The numbers that stand for each `*` of a pattern, one tuple a name."""
+    """The numbers that stand for each `*` of a pattern, a tuple a name; [] where it has no star.
+
+    Names that have a star of their own are passed over.
+    """
+    if "*" not in pattern:
+        return []
     spelled = "([0-9]{1,9})".join(re.escape(part) for part in pattern.split("*"))
     found = re.findall(f"^{spelled}$", "\n".join(names), re.MULTILINE)
     return [tuple(map(int, (match,) if isinstance(match, str) else match)) for match in found]
@@ -81,7 +86,7 @@ def layers_of(groups: Mapping[str, list[str]]) -> dict[str, frozenset[int]]:
         if len(union := frozenset().union(*parts)) <= max(union, default=0):
             parts = _parts(groups, patterns)
             union = union.union(*parts)
-        if union in parts:
+        if union and union in parts:
             found[stack] = union
     return found
 

@@ -1,6 +1,6 @@
 """The tokenizer of a repository: which file decides, which ids its tokens really get, which of them are special.
 
-Read without the tokenizers library, from the raw documents; `trial` asks the library, in the limited worker.
+Read without the tokenizers library, from the raw documents; tokenizer_trial.py asks the library.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from repokit.errors import MalformedFile, UnsupportedSource
+from repokit.formats.sentencepiece import count_pieces
 from repokit.repo import special_tokens
 from repokit.repo.token_ids import TOKENIZER_JSON, Ids, ids_of, integer_ids, post_processor_tokens
 
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
     from repokit.repo.document import Document
     from repokit.repo.repository import Repository
     from repokit.repo.special_tokens import SpecialToken
-    from repokit.repo.worker import TokenizerProblem
 
 TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 ADDED_TOKENS: Final = "added_tokens.json"
 VOCAB_JSON: Final = "vocab.json"
 VOCAB_TXT: Final = "vocab.txt"
+MERGES_TXT: Final = "merges.txt"
 
 # SentencePiece, tiktoken and tekken files by the names that loaders look for (transformers `vocab_files_names`,
 # mistral_common). Their vocabularies are not read in this version.
@@ -35,11 +36,6 @@ _UNREAD: Final = re.compile(
 _SENTENCEPIECE: Final = re.compile(r"tokenizer\.model(?:\.v\d+\w*)?|.*\.(?:model|spm)")
 
 _FLAGS: Final = ("special", "normalized", "lstrip", "rstrip", "single_word")
-
-# What is tokenized to see whether the library can. Ordinary text first; the others are what regular expressions that
-# backtrack and normalizers that grow text are slow on.
-ORDINARY: Final = ("Hello, World 123", "éß漢字 🙂\n\t", "")
-HOSTILE: Final = ("a" * 40 + "!", " " * 200, "(" * 100, "1" * 200 + "a")
 
 
 class AddedToken(NamedTuple):
@@ -60,20 +56,6 @@ class AddedToken(NamedTuple):
     special: bool
     path: str
     place: str
-
-
-class Trial(NamedTuple):
-    """What the tokenizers library says of a tokenizer.json: each None where there is nothing to say.
-
-    Attributes:
-        load: Why it does not load.
-        encode: Why it does not tokenize ordinary text.
-        hostile: Why it does not tokenize text that is hard on regular expressions and normalizers.
-    """
-
-    load: TokenizerProblem | None = None
-    encode: TokenizerProblem | None = None
-    hostile: TokenizerProblem | None = None
 
 
 class Tokenizer:
@@ -197,6 +179,10 @@ class Tokenizer:
             raise UnsupportedSource("holds the vocabulary in a format that this version does not read", path=self.path)
         return found
 
+    def origin(self, token: str) -> str:
+        """The file that brings a token."""
+        return next((new.path for new in self.appended if new.content == token), self.path)
+
     @cached_property
     def copies(self) -> Mapping[str, Mapping[str, int]]:
         """Path to vocabulary, for the other files beside tokenizer.json that hold one and are read."""
@@ -293,6 +279,18 @@ class Tokenizer:
         return frozenset(found | special if len(special) > 1 else found)
 
     @cached_property
+    def pieces(self) -> int | None:
+        """Tokens of the SentencePiece model that counts where there is no other vocabulary; None for other formats.
+
+        Raises:
+            MalformedFile: It is none.
+        """
+        if self.is_read or not _SENTENCEPIECE.fullmatch(self.path):
+            return None
+        content = self._repository.content(self.path) or b""
+        return None if is_tiktoken(content) else count_pieces(content, self.path)
+
+    @cached_property
     def is_sentencepiece(self) -> bool:
         """Whether a SentencePiece model is among the files."""
         return any(_SENTENCEPIECE.fullmatch(path) for path in vocabularies(self._repository))
@@ -305,27 +303,39 @@ def vocabularies(repository: Repository) -> tuple[str, ...]:
     return (*plain, *(path for path in files if _UNREAD.fullmatch(path)))
 
 
-def trial(repository: Repository) -> Trial | None:
-    """What the tokenizers library makes of tokenizer.json; None where there is none. Runs it, once, in the worker.
+def lost_merges(repository: Repository) -> tuple[str, ...]:
+    """Lines of merges.txt whose parts or product vocab.json lacks, and lines that are no merge.
+
+    Vocabularies that mark the middle of words (`lo@@`) spell merges otherwise and are left out.
+    """
+    vocabulary = repository.document(VOCAB_JSON)
+    if vocabulary is None or MERGES_TXT not in repository.files:
+        return ()
+    known = vocabulary.raw
+    if any(token.endswith("@@") for token in known):
+        return ()
+    lines = [line for line in _text(repository, MERGES_TXT).split("\n") if line.strip()]
+    merges = lines[1:] if lines[:1] and lines[0].startswith("#version") else lines
+    split = ((line, line.rstrip("\r").split(" ")) for line in merges)
+    return tuple(line for line, parts in split if len(parts) != 2 or {*parts, "".join(parts)} - known.keys())
+
+
+def check_vocabulary(repository: Repository, path: str) -> None:
+    """Looks whether a SentencePiece or tiktoken file is what its name says.
 
     Raises:
-        MalformedFile: It is not JSON to begin with.
+        MalformedFile: It is not.
     """
-    return repository.remember(("trial", TOKENIZER_JSON), lambda: _trial(repository))
+    content = repository.content(path) or b""
+    if _SENTENCEPIECE.fullmatch(path) and not is_tiktoken(content):
+        count_pieces(content, path)
+    elif path.endswith(".tiktoken") and not is_tiktoken(content):
+        raise MalformedFile("is no tiktoken file: lines of a base64 token and its rank", path=path, place="line 1")
 
 
-def _trial(repository: Repository) -> Trial | None:
-    content = repository.content(TOKENIZER_JSON)
-    if content is None or repository.document(TOKENIZER_JSON) is None:
-        return None
-    answer = repository.worker.tokenizer(content, (*ORDINARY, *HOSTILE))
-    if answer.problem:
-        return Trial(load=answer.problem)
-    errors = [probe.error for probe in answer.probes]
-    hostile = next((error for error in errors[len(ORDINARY) :] if error), None)
-    if errors[0] and errors[0] == hostile:  # a limit ended the child: all texts share the blame until asked again
-        errors = [probe.error for probe in repository.worker.tokenizer(content, ORDINARY).probes]
-    return Trial(None, next((error for error in errors[: len(ORDINARY)] if error), None), hostile)
+def is_tiktoken(content: bytes) -> bool:
+    """Whether these are lines of a base64 token and its rank, which some call tokenizer.model."""
+    return re.match(rb"[A-Za-z0-9+/]+={0,2} \d+(?:\r?\n|\Z)", content) is not None
 
 
 def _differ(one: Document, other: Document) -> bool:

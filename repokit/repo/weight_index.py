@@ -92,29 +92,28 @@ class Placement:
         absent: By shard, the tensors that the index places there and that it does not hold.
         unlisted: By shard, the tensors that it holds and that the index does not know at all.
         repeated: By shard, the tensors that it holds although the index takes them from another one.
-        held: Every tensor name in one of the shards.
+        lost: Of the absent ones, those that no shard holds.
     """
 
     absent: Mapping[str, tuple[str, ...]]
     unlisted: Mapping[str, tuple[str, ...]]
     repeated: Mapping[str, tuple[str, ...]]
-    held: frozenset[str]
+    lost: frozenset[str] = frozenset()
 
 
 def placement(index: Index, held: Mapping[str, frozenset[str]]) -> Placement:
     """Compares an index with the names in the headers of its shards, by set algebra: there may be 100,000."""
+    if all(names == index.names[shard] for shard, names in held.items()):
+        return Placement({}, {}, {})
     known = frozenset(index.weight_map)  # a view of keys would be walked once a shard
-    everything = frozenset().union(*held.values())
-    repeated: dict[str, tuple[str, ...]] = {}
-    if sum(map(len, held.values())) > len(everything):
-        counts = Counter(name for names in held.values() for name in names)
-        twice = {name for name, times in counts.items() if times > 1}
-        repeated = _sorted({shard: (names & twice) - index.names[shard] for shard, names in held.items()})
+    counts = Counter(name for names in held.values() for name in names)
+    twice = {name for name, times in counts.items() if times > 1}
+    absent = _sorted({shard: index.names[shard] - names for shard, names in held.items()})
     return Placement(
-        absent=_sorted({shard: index.names[shard] - names for shard, names in held.items()}),
+        absent=absent,
         unlisted=_sorted({shard: names - known for shard, names in held.items()}),
-        repeated=repeated,
-        held=everything,
+        repeated=_sorted({shard: (names & twice) - index.names[shard] for shard, names in held.items()}),
+        lost=frozenset(name for names in absent.values() for name in names if name not in counts),
     )
 
 

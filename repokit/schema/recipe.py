@@ -187,17 +187,19 @@ class CardRecipe(Section):
     metrics: OneOrMany = Field((), description="Ids of metrics on the Hub.")
     pipeline_tag: str | None = Field(None, description="The task; found from config.json where absent.")
     library_name: str | None = Field(None, description="The library that loads it; found where absent.")
-    tags: OneOrMany = ()
-    base_model_relation: Literal["adapter", "merge", "quantized", "finetune"] | None = None
+    tags: OneOrMany = Field((), description="Words of your own, by which people find it.")
+    base_model_relation: Literal["adapter", "merge", "quantized", "finetune"] | None = Field(
+        None, description="What it is to base.id; the Hub works it out where absent."
+    )
     new_version: str | None = Field(None, description="The model on the Hub that replaces this one.")
     thumbnail: str | None = Field(None, description="URL of a picture.")
     extra_gated_prompt: str | None = Field(None, description="What a person agrees to before a download.")
     extra_gated_fields: dict[str, Any] | None = Field(
         None, description="Question -> text, checkbox, date_picker, country, select, or {type, options}."
     )
-    extra_gated_heading: str | None = None
-    extra_gated_description: str | None = None
-    extra_gated_button_content: str | None = None
+    extra_gated_heading: str | None = Field(None, description="Above the question for access.")
+    extra_gated_description: str | None = Field(None, description="Below that heading.")
+    extra_gated_button_content: str | None = Field(None, description="On the button that asks for access.")
 
     # Body, in Markdown
     summary: str | None = Field(None, description="What the model is, in a sentence or two.")
@@ -206,8 +208,8 @@ class CardRecipe(Section):
     training: str | None = Field(None, description="Data, procedure, hardware.")
     evaluation: str | None = Field(None, description="What was measured, on what, and how.")
     usage: str | None = Field(None, description="How to run it; made from pipeline_tag and library_name where absent.")
-    citation: str | None = None
-    contact: str | None = None
+    citation: str | None = Field(None, description="How to cite it.")
+    contact: str | None = Field(None, description="Where questions go.")
 
 
 class Files(Section):
@@ -243,8 +245,8 @@ class Push(Section):
     revision: str | None = Field(None, description="An existing branch, or refs/pr/N; main where absent.")
     tag: str | None = Field(None, description="A tag that is made on the new commit. Never moved.")
     private: bool | None = Field(None, description="Visibility of a repository that is created.")
-    commit_message: str | None = None
-    commit_description: str | None = None
+    commit_message: str | None = Field(None, description="The first line of the commit's message.")
+    commit_description: str | None = Field(None, description="What follows it.")
 
 
 class Recipe(Section):

@@ -1,8 +1,9 @@
-"""`repokit build` of a gigabyte, beside `cp -r` of its input to the same disk and an fsync of the copies.
+"""`repokit build` of four gigabytes, beside `cp -r` of its input to the same disk and an fsync of the copies.
 
-    python tests/bench/build.py [--folder DIR] [--peer]
+    python tests/bench/build.py [--folder DIR] [--gigabytes N] [--peer]
 
-It takes 8 GB of disk in DIR, which is emptied again. With `--peer` it also measures what does the same work with torch:
+It takes six times as much disk in DIR, which is emptied again. Starting, planning and linting take about half a second
+whatever the size, so that the ratios of one gigabyte say more about these. With `--peer` it also measures what does the same work with torch:
 huggingface_hub's save_torch_state_dict.
 """
 
@@ -18,8 +19,9 @@ from pathlib import Path
 from measure import MEGABYTE, REPOKIT, Line, Run, best, run, seconds, show
 from models import write_llama, write_recipe
 
-_ROUNDS = 5
-_NEEDED = 8_000 * MEGABYTE
+_ROUNDS = 3
+_GIGABYTE = 1_000 * MEGABYTE
+_LAYER = 101 * MEGABYTE  # of write_llama, in bfloat16
 
 _COPY = """
 import os, subprocess, sys
@@ -63,9 +65,9 @@ def peer(source: Path, target: Path) -> Run:
     return run([sys.executable, "-c", _PEER, source, target])
 
 
-def same_dtype(work: Path, *, with_peer: bool) -> list[Line]:
+def same_dtype(work: Path, size: int, *, with_peer: bool) -> list[Line]:
     """bfloat16 in one file becomes bfloat16 in shards of 300 MB."""
-    write_llama(work / "source", layers=8, dtype="BF16")
+    write_llama(work / "source", layers=size // _LAYER, dtype="BF16")
     hashed = write_recipe(work / "hashed", work / "source")
     plain = write_recipe(work / "plain", work / "source", manifest="off")
     subjects = [partial(copied, work / "source", work / "copy"), partial(built, hashed), partial(built, plain)]
@@ -79,13 +81,15 @@ def same_dtype(work: Path, *, with_peer: bool) -> list[Line]:
     ]
     for other in others:
         lines.append(_beside("against load_file + save_torch_state_dict", full, other, 2))
-        lines.append(Line("their peak memory, beside ours", other.peak / full.peak, 1, floor=True, detail=_peaks(other)))
+        lines.append(
+            Line("their peak memory, beside ours", other.peak / full.peak, 1, floor=True, detail=_peaks(other))
+        )
     return lines
 
 
-def cast(work: Path) -> list[Line]:
+def cast(work: Path, size: int) -> list[Line]:
     """float32 becomes bfloat16."""
-    write_llama(work / "source", layers=4, dtype="F32")
+    write_llama(work / "source", layers=size // (2 * _LAYER), dtype="F32")
     recipe = write_recipe(work / "cast", work / "source", dtype="bfloat16")
     copy, halved = best(partial(copied, work / "source", work / "copy"), partial(built, recipe), rounds=_ROUNDS)
     return [
@@ -94,7 +98,7 @@ def cast(work: Path) -> list[Line]:
     ]
 
 
-def with_tokenizer(work: Path) -> list[Line]:
+def with_tokenizer(work: Path, _size: int) -> list[Line]:
     """A small model with a tokenizer of 150,000 tokens."""
     write_llama(work / "source", layers=1, dtype="BF16", rows=150_000)
     measured = built(write_recipe(work / "vocabulary", work / "source"))
@@ -113,15 +117,17 @@ def _peaks(other: Run) -> str:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--folder", type=Path, help="where the files are made; the temporary folder by default")
+    arguments.add_argument("--gigabytes", type=int, default=4, help="of weights; 4 by default")
     arguments.add_argument("--peer", action="store_true", help="measure save_torch_state_dict too; needs torch")
     arguments.add_argument("--json", action="store_true", help="for test_budgets.py")
     chosen = arguments.parse_args()
+    size = chosen.gigabytes * _GIGABYTE
     lines = []
     for part in (partial(same_dtype, with_peer=chosen.peer), cast, with_tokenizer):
         with tempfile.TemporaryDirectory(dir=chosen.folder) as work:
-            if shutil.disk_usage(work).free < _NEEDED:
-                raise SystemExit(f"{work}: {_NEEDED // MEGABYTE:,} MB of free disk are needed")
-            lines += part(Path(work))
+            if shutil.disk_usage(work).free < 6 * size:
+                raise SystemExit(f"{work}: {6 * chosen.gigabytes} GB of free disk are needed")
+            lines += part(Path(work), size)
     show(lines)
 
 

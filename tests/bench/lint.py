@@ -41,15 +41,17 @@ def main() -> None:
             partial(run, [*REPOKIT, "lint", Path(work) / "terabyte", "--fail-on", "never"]),
             rounds=_ROUNDS,
         )
-    show([
-        Line(
-            f"lint of 1 TB, {tensors:,} tensors, beside a loop of safe_open",
-            linted.seconds / loop.seconds,
-            4,
-            detail=seconds(linted, loop),
-        ),
-        Line("its peak memory", linted.peak / MEGABYTE, 200, "MB"),
-    ])
+    show(
+        [
+            Line(
+                f"lint of 1 TB, {tensors:,} tensors, beside a loop of safe_open",
+                linted.seconds / loop.seconds,
+                4,
+                detail=seconds(linted, loop),
+            ),
+            Line("its peak memory", linted.peak / MEGABYTE, 200, "MB"),
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -46,7 +46,9 @@ def write_llama(folder: Path, *, layers: int, dtype: str, rows: int = 32_000) ->
     return tensors[-1].end
 
 
-def write_recipe(folder: Path, source: Path, *, dtype: str = "auto", shards: str = "300MB", manifest: str = "keep") -> Path:
+def write_recipe(
+    folder: Path, source: Path, *, dtype: str = "auto", shards: str = "300MB", manifest: str = "keep"
+) -> Path:
     """A recipe for it in `folder`, with the output in `folder/built`."""
     folder.mkdir(parents=True, exist_ok=True)
     recipe = {

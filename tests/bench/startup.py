@@ -1,6 +1,6 @@
 """How long the first answer takes, beside a bare interpreter.
 
-    python tests/bench/startup.py
+python tests/bench/startup.py
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ def main() -> None:
         tiny = Path(work) / "tiny"
         recipe = Path(work) / "repokit.yaml"
         source = CHECKOUT / "repokit/data/demo/trainer-output/checkpoint-200"
-        recipe.write_text(f"version: 1\nsource: {source}\noutput: {tiny}\nlicense: {{id: apache-2.0}}\n", encoding="utf-8")
+        recipe.write_text(
+            f"version: 1\nsource: {source}\noutput: {tiny}\nlicense: {{id: apache-2.0}}\n", encoding="utf-8"
+        )
         run([*REPOKIT, "build", recipe, "-q"])
         bare, helped, linted = best(
             partial(run, [sys.executable, "-c", "pass"]),
@@ -28,11 +30,15 @@ def main() -> None:
             partial(run, [*REPOKIT, "lint", tiny]),
             rounds=_ROUNDS,
         )
-    show([
-        Line("--help, beside python -c pass", helped.seconds / bare.seconds, 8, detail=seconds(helped, bare)),
-        # 0.5 s beside an interpreter that takes 0.025 s
-        Line("lint of a tiny repository, beside it", linted.seconds / bare.seconds, 20, detail=seconds(linted, bare)),
-    ])
+    show(
+        [
+            Line("--help, beside python -c pass", helped.seconds / bare.seconds, 8, detail=seconds(helped, bare)),
+            # 0.5 s beside an interpreter that takes 0.025 s
+            Line(
+                "lint of a tiny repository, beside it", linted.seconds / bare.seconds, 20, detail=seconds(linted, bare)
+            ),
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -50,6 +50,26 @@ def test_the_hub_is_left_alone_as_long_as_it_asks():
     assert waits == [50, 50]
 
 
+def nobody():
+    raise Unanswered("refused", connected=False)
+
+
+def test_an_address_where_nobody_ever_was_is_not_waited_for():
+    waits = []
+    with pytest.raises(Unanswered, match="refused"):
+        Patience(waits.append).persist(nobody)
+    assert waits == []
+
+
+def test_a_hub_that_was_there_before_is_waited_for():
+    waits = []
+    patience = Patience(waits.append)
+    patience.persist(Busy(0))
+    with pytest.raises(Unanswered):
+        patience.persist(nobody)
+    assert waits == list(WAITS)
+
+
 def test_a_day_is_not_waited_for():
     waits = []
     with pytest.raises(Unanswered):

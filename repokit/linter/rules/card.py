@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from repokit.repo.repository import Repository
 
 LOGO: Final = '<p align="center"><img src="https://example.org/logo.png" width="100"></p>'
+LONGEST_LINE: Final = 100_000
 HINT: Final = "`repokit init` and `repokit build` write a card from what is known"
 
 
@@ -277,6 +278,32 @@ class ActiveContent(Rule):
                 yield self.finding(README, f"{what}: {printable(found[0], 80)}", place=f"line {line}")
 
 
+class OverlongLine(Rule):
+    """The card has a line of more than 100,000 characters.
+
+    A picture pasted as text, usually: pages and editors stall on it, and every reader downloads it.
+    """
+
+    code = "CRD210"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (
+        Example(
+            "a picture in base64", {README: with_lines(body="![x](data:image/png;base64," + "A" * 120_000 + ")\n")}
+        ),
+    )
+    good = (Example("a picture by its address", {README: with_lines(body="![x](https://example.org/x.png)\n")}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        card = repository.card
+        for number, line in enumerate(card.body.split("\n") if card is not None else ()):
+            if card is not None and len(line) > LONGEST_LINE:
+                yield self.finding(
+                    README, f"has a line of {len(line):,} characters", place=f"line {card.body_line + number}"
+                )
+
+
 class MissingLibrary(Rule):
     """The card does not say which library loads the model.
 
@@ -329,6 +356,7 @@ RULES: Final = (
     MisspeltKey(),
     HiddenText(),
     ActiveContent(),
+    OverlongLine(),
     MissingLibrary(),
 )
 

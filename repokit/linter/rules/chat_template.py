@@ -11,16 +11,15 @@ from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable
 from repokit.repo.chat_template import JINJA
-from repokit.repo.lookalikes import invisible
 from repokit.repo.stopping import EOS, Stopping
+from repokit.repo.token_ids import TOKENIZER_JSON
 from repokit.repo.tokenizer import TOKENIZER_CONFIG
 
 if TYPE_CHECKING:
     from repokit.repo.chat_template import ChatTemplate
     from repokit.repo.repository import Repository
 
-GENERATION: Final = re.compile(r"\{%-?\s*generation\b")
-RANDOM: Final = re.compile(r"\|\s*random\b")
+MARKER: Final = re.compile(r"<\|[A-Za-z0-9_]+\|>")
 ALTERNATION: Final = (
     "{% for message in messages %}"
     "{% if message['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
@@ -57,7 +56,7 @@ class UncompilableTemplate(Rule):
                 yield self.finding(
                     template.path,
                     f"is not a template: {printable(problem.message)}",
-                    place=_line(template, problem.line),
+                    place=template.line(problem.line),
                 )
 
 
@@ -81,7 +80,7 @@ class ForbiddenTemplate(Rule):
         for template in repository.chat_templates.all:
             problem = repository.chat_templates.problem(template)
             if problem is not None and problem.kind == "forbidden":
-                place = _line(template, problem.line)
+                place = template.line(problem.line)
                 yield self.finding(template.path, f"is not run: {printable(problem.message)}", place=place)
 
 
@@ -89,7 +88,7 @@ class UnrenderableTemplate(Rule):
     """A chat template renders none of the ordinary conversations.
 
     One question, a system prompt, a second turn; contents as text and as lists; with and without the generation prompt
-    and a tool: all of them fail, so the model cannot be chatted with.
+    and a tool: all of them fail, or one takes more time and memory than a chat can, so nobody can chat with the model.
     """
 
     code = "TPL103"
@@ -112,31 +111,11 @@ class UnrenderableTemplate(Rule):
         templates = repository.chat_templates
         for template in _compiled(repository):
             problems = [probe.rendered.error for probe in templates.probes(template)]
-            if all(problems) and (first := problems[0]) is not None:
-                message = f"renders no ordinary conversation: {printable(first.message)}"
-                yield self.finding(template.path, message, place=_line(template, first.line))
-
-
-class TemplateByteOrderMark(Rule):
-    """chat_template.jinja begins with a byte order mark.
-
-    No reader takes it for one: it becomes the first character of every prompt.
-    """
-
-    code = "TPL106"
-    severity = Severity.ERROR
-    since = "0.1"
-    reads = Reads.TEXT
-    bad = (Example("saved by an editor", {JINJA: "\ufeff" + CHATML}),)
-    good = (Example("plain UTF-8"),)
-
-    def check(self, repository: Repository) -> Iterator[Finding]:
-        for template in repository.chat_templates.all:
-            if template.source.startswith("\ufeff"):
-                message = "begins with a byte order mark, which becomes part of every prompt"
-                yield self.finding(
-                    template.path, message, place=_line(template, 1), hint="save it as UTF-8 without BOM"
-                )
+            stopped = next((problem for problem in problems if problem and problem.kind in {"limit", "crash"}), None)
+            if problem := stopped or (problems[0] if all(problems) else None):
+                what = "does not end within limits" if stopped else "renders no ordinary conversation"
+                message = f"{what}: {printable(problem.message)}"
+                yield self.finding(template.path, message, place=template.line(problem.line))
 
 
 class TerminatorNotEos(Rule):
@@ -196,126 +175,100 @@ class FragileTemplate(Rule):
     def check(self, repository: Repository) -> Iterator[Finding]:
         for template in _compiled(repository):
             probes = [probe for probe in repository.chat_templates.probes(template) if not probe.with_tools]
-            if all(probe.rendered.error for probe in probes):
+            kinds = {probe.rendered.error.kind if probe.rendered.error else None for probe in probes}
+            if None not in kinds or kinds & {"limit", "crash"}:
                 continue  # said by another rule, or a template for tools alone
             for name in dict.fromkeys(probe.conversation for probe in probes):
                 problems = [probe.rendered.error for probe in probes if probe.conversation == name]
                 if all(problem and problem.kind != "raised" for problem in problems) and (first := problems[0]):
                     message = f"fails on the conversation ({name}): {printable(first.message)}"
-                    yield self.finding(template.path, message, place=_line(template, first.line))
+                    yield self.finding(template.path, message, place=template.line(first.line))
 
 
-class EmptyTemplate(Rule):
-    """A chat template is empty.
+class SplitMarker(Rule):
+    """A chat template writes a marker that is no token, beside others that are.
 
-    Every conversation becomes an empty prompt.
+    The tokenizer takes it apart: the model sees pieces where training had one token.
     """
 
-    code = "TPL202"
+    code = "TPL207"
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
-    bad = (Example("a file that was never filled", {JINJA: ""}),)
-    good = (Example("no template at all", {JINJA: None}),)
-
-    def check(self, repository: Repository) -> Iterator[Finding]:
-        for template in repository.chat_templates.all:
-            if not template.source.strip():
-                yield self.finding(template.path, "has an empty chat template", place=template.place)
-
-
-class InvisibleCharacters(Rule):
-    """A chat template holds characters that cannot be seen.
-
-    They reach every prompt, where they can say things to the model that no reviewer reads.
-    """
-
-    code = "TPL203"
-    severity = Severity.WARNING
-    since = "0.1"
-    reads = Reads.TEXT
-    bad = (
-        Example("zero-width and bidirectional marks", {JINJA: "\u200b\u202e" + CHATML}),
-        Example("Unicode tags, which spell a word", {JINJA: "\U000e006f\U000e0062" + CHATML}),
+    bad = (Example("a marker that was never added", {JINJA: CHATML.replace("<|im_start|>", "<|turn_start|>")}),)
+    good = (
+        Example("every marker is a token"),
+        Example("markers that are text by design", {JINJA: CHATML.replace("im_", "text_")}),
     )
-    good = (Example("letters of any script", {JINJA: CHATML + "{# 日本語 #}"}),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        for template in repository.chat_templates.all:
-            for number, line in enumerate(template.source.removeprefix("\ufeff").split("\n"), 1):
-                if invisible(line):
-                    message = f"has invisible characters: {printable(line.strip(), 60)}"
-                    yield self.finding(template.path, message, place=_line(template, number))
-                    break
+        template, tokenizer = repository.chat_templates.default, repository.tokenizer
+        if template is None or tokenizer is None or not tokenizer.is_read:
+            return
+        markers = sorted(set(MARKER.findall(template.source)))
+        if (split := [marker for marker in markers if marker not in tokenizer.ids]) and split != markers:
+            message = f"writes {count(len(split), 'marker')} that the tokenizer splits"
+            yield self.finding(template.path, message, place=template.place, names=split)
 
 
-class RandomTemplate(Rule):
-    """A chat template draws at random.
+class DoubledBos(Rule):
+    """The chat template begins with the token that the tokenizer also puts before every text.
 
-    The same conversation becomes another prompt each time: nothing can be reproduced or cached.
+    Whoever tokenizes a rendered chat with the defaults has it twice; apply_chat_template does not.
     """
 
-    code = "TPL204"
-    severity = Severity.WARNING
-    since = "0.1"
-    reads = Reads.TEXT
-    bad = (Example("a greeting at random", {JINJA: "{{ ['Hi', 'Hello'] | random }}" + CHATML}),)
-    good = (Example("today's date", {JINJA: "{{ strftime_now('%d %b %Y') }}" + CHATML}),)
-
-    def check(self, repository: Repository) -> Iterator[Finding]:
-        for template in repository.chat_templates.all:
-            if found := RANDOM.search(template.source):
-                line = template.source.count("\n", 0, found.start()) + 1
-                yield self.finding(template.path, "uses the filter `random`", place=_line(template, line))
-
-
-class GenerationTag(Rule):
-    """A chat template uses the tag {% generation %}.
-
-    Only transformers knows it. llama.cpp, TGI and plain Jinja stop with "unknown tag".
-    """
-
-    code = "TPL302"
+    code = "TPL304"
     severity = Severity.NOTE
     since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example(
-            "a mask for training",
-            {JINJA: "{% for m in messages %}{% generation %}{{ m.content }}<|im_end|>{% endgeneration %}{% endfor %}"},
+            "both add it",
+            {
+                JINJA: "{{ bos_token }}" + CHATML,
+                TOKENIZER_JSON: {
+                    "post_processor": {
+                        "type": "TemplateProcessing",
+                        "single": [
+                            {"SpecialToken": {"id": "<s>", "type_id": 0}},
+                            {"Sequence": {"id": "A", "type_id": 0}},
+                        ],
+                        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+                        "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}},
+                    }
+                },
+            },
         ),
     )
-    good = (Example("the word elsewhere", {JINJA: CHATML + "{# generation #}"}),)
+    good = (Example("only the template adds it", {JINJA: "{{ bos_token }}" + CHATML}),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        for template in repository.chat_templates.all:
-            if found := GENERATION.search(template.source):
-                line = template.source.count("\n", 0, found.start()) + 1
-                message = f"uses the tag generation {count(len(GENERATION.findall(template.source)), 'time')}"
-                yield self.finding(template.path, message, place=_line(template, line))
+        template, tokenizer = repository.chat_templates.default, repository.tokenizer
+        bos = None if tokenizer is None else tokenizer.roles.get("bos_token")
+        if template is None or tokenizer is None or bos is None or not bos.content:
+            return
+        if bos.content not in {token for token, _, _ in tokenizer.post_processor}:
+            return
+        if repository.chat_templates.problem(template) is None:
+            texts = [probe.rendered.text for probe in repository.chat_templates.probes(template)]
+            if any(text.startswith(bos.content) for text in texts if text is not None):
+                message = (
+                    f"begins with {printable(bos.content, 40)!r}, which the post-processor of tokenizer.json adds too"
+                )
+                yield self.finding(template.path, message, place=template.place)
 
 
 RULES: Final = (
     UncompilableTemplate(),
     ForbiddenTemplate(),
     UnrenderableTemplate(),
-    TemplateByteOrderMark(),
     TerminatorNotEos(),
     FragileTemplate(),
-    EmptyTemplate(),
-    InvisibleCharacters(),
-    RandomTemplate(),
-    GenerationTag(),
+    SplitMarker(),
+    DoubledBos(),
 )
 
 
 def _compiled(repository: Repository) -> Iterator[ChatTemplate]:
     templates = repository.chat_templates
     return (template for template in templates.all if templates.problem(template) is None)
-
-
-def _line(template: ChatTemplate, line: int | None) -> str | None:
-    """`line 3` where the file is the template; in JSON, where the template is one line, the pointer to it."""
-    if template.place is not None:
-        return template.place
-    return None if line is None else f"line {line}"

@@ -97,7 +97,7 @@ class MisplacedTensor(Rule):
         for index in repository.weights.indexes:
             placed = repository.weights.placement(index)
             for path, names in placed.absent.items():
-                lost = sum(name not in placed.held for name in names)
+                lost = sum(name in placed.lost for name in names)
                 where = f"{lost:,} of them in no shard" if lost else "they are in other shards"
                 message = f"does not hold {count(len(names), 'tensor')} that {index.path} places in it; {where}"
                 yield self.finding(path, message, names=names, place=names[0], hint=REBUILD)

@@ -40,9 +40,11 @@ class DifferingTemplates(Rule):
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         for preferred, other in repository.chat_templates.differing:
-            message = f"has another {printable(other.name, 40)} chat template than {preferred.path}"
+            message = f"is another {printable(other.name, 40)} chat template than the one in {other.path}"
+            if preferred.place is not None:
+                message = f"has {message.removeprefix('is ')}"
             hint = f"keep {preferred.path}, and delete the other or copy it there"
-            yield self.finding(other.path, message, place=other.place, hint=hint)
+            yield self.finding(preferred.path, message, place=preferred.place, names=(other.path,), hint=hint)
 
 
 class MalformedTemplateEntry(Rule):

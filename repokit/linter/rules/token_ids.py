@@ -12,7 +12,7 @@ from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable
 from repokit.repo.token_ids import TOKENIZER_JSON
-from repokit.repo.tokenizer import ADDED_TOKENS, TOKENIZER_CONFIG, VOCAB_JSON, VOCAB_TXT
+from repokit.repo.tokenizer import ADDED_TOKENS, MERGES_TXT, TOKENIZER_CONFIG, VOCAB_JSON, VOCAB_TXT, lost_merges
 
 if TYPE_CHECKING:
     from repokit.repo.repository import Repository
@@ -64,7 +64,10 @@ class TokenBeyondEmbedding(Rule):
         if tokenizer is not None and (names := sorted(tokenizer.produced, key=tokenizer.ids.__getitem__)):
             message = f"has {count(len(names), 'token')} beyond the {tokenizer.rows:,} rows of the embedding"
             place = f"token {printable(names[0], 60)!r}, id {tokenizer.ids[names[0]]}"
-            yield self.finding(tokenizer.path, message, place=place, names=names, hint=RESIZE)
+            yield self.finding(tokenizer.origin(names[0]), message, place=place, names=names, hint=RESIZE)
+        if tokenizer is not None and tokenizer.pieces and tokenizer.rows and tokenizer.pieces > tokenizer.rows:
+            message = f"has {count(tokenizer.pieces, 'piece')}, the embedding {count(tokenizer.rows, 'row')}"
+            yield self.finding(tokenizer.path, message, hint=RESIZE)
 
 
 class UnusedTokenBeyondEmbedding(Rule):
@@ -88,7 +91,7 @@ class UnusedTokenBeyondEmbedding(Rule):
         if tokenizer is not None and (names := [name for name in tokenizer.beyond if name not in tokenizer.produced]):
             message = f"has {count(len(names), 'unused token')} beyond the {tokenizer.rows:,} rows of the embedding"
             place = f"token {printable(names[0], 60)!r}, id {tokenizer.ids[names[0]]}"
-            yield self.finding(tokenizer.path, message, place=place, names=names, hint=RESIZE)
+            yield self.finding(tokenizer.origin(names[0]), message, place=place, names=names, hint=RESIZE)
 
 
 class RenumberedToken(Rule):
@@ -212,6 +215,27 @@ class StaleVocabulary(Rule):
                 yield self.finding(path, message, names=names, hint=f"delete {path}, or write it from {TOKENIZER_JSON}")
 
 
+class MergeWithoutToken(Rule):
+    """merges.txt merges to or from a token that vocab.json does not have.
+
+    Tokens were deleted from one of the files: loading fails with "Token out of vocabulary".
+    """
+
+    code = "TOK115"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (Example("a deleted product", {VOCAB_JSON: {"a": 6, "s": 20}, MERGES_TXT: "#version: 0.2\na s\n"}),)
+    good = (
+        Example("parts and product", {VOCAB_JSON: {"a": 6, "s": 20, "as": 28}, MERGES_TXT: "#version: 0.2\na s\n"}),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        if lost := lost_merges(repository):
+            message = f"has {count(len(lost), 'merge')} of tokens that {VOCAB_JSON} lacks"
+            yield self.finding(MERGES_TXT, message, names=lost)
+
+
 class UnfilledRows(Rule):
     """The embedding has a few rows more than the tokenizer has tokens, and they are no padding.
 
@@ -269,6 +293,7 @@ RULES: Final = (
     RenumberedToken(),
     TakenTokenId(),
     StaleVocabulary(),
+    MergeWithoutToken(),
     UnusedTokenBeyondEmbedding(),
     StaleTokenId(),
     UnfilledRows(),

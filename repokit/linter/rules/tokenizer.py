@@ -6,16 +6,30 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from repokit.linter.examples import DELETE, Example
+from repokit.errors import InputError
+from repokit.linter.examples import DELETE, Change, Example
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
+from repokit.linter.rules.card import with_lines
+from repokit.linter.rules.files import is_pointer
 from repokit.printable import printable
 from repokit.repo.token_ids import TOKENIZER_JSON
-from repokit.repo.tokenizer import TOKENIZER_CONFIG, trial, vocabularies
+from repokit.repo.tokenizer import TOKENIZER_CONFIG, check_vocabulary, vocabularies
 from repokit.resources import data
 
 if TYPE_CHECKING:
     from repokit.repo.repository import Repository
+
+
+MODEL: Final = b"\x0a\x0e\x0a\x05<unk>\x15\x00\x00\x00\x00\x18\x02"  # SentencePiece with one piece
+
+
+ENCODER: Final[dict[str, Change]] = {
+    "config.json": {"architectures": ["BertForMaskedLM"], "model_type": "bert"},
+    "README.md": with_lines("pipeline_tag: fill-mask\n", drop="pipeline_tag"),
+    "generation_config.json": None,
+    "chat_template.jinja": None,
+}
 
 
 class MissingTokenizer(Rule):
@@ -50,63 +64,33 @@ class MissingTokenizer(Rule):
             yield self.finding(path, message, hint="copy the tokenizer files of the base model")
 
 
-class RefusedTokenizer(Rule):
-    """The tokenizers library does not load tokenizer.json.
+class MalformedVocabulary(Rule):
+    """A SentencePiece or tiktoken file is not one.
 
-    transformers, vLLM, TGI and llama.cpp's converter all read it through that library.
+    A download that failed, or was cut off: slow tokenizers and converters stop at it.
     """
 
-    code = "TOK102"
+    code = "TOK114"
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
     bad = (
-        Example("a merge of a deleted token", {TOKENIZER_JSON: {"model": {"merges": [["a", "zz"]]}}}),
-        Example("a key that the library does not know", {TOKENIZER_JSON: {"comment": "ours"}}, also=("FIL104",)),
-        Example("a kind of model that it does not know", {TOKENIZER_JSON: {"model": {"type": "Syllables"}}}),
+        Example("an HTML page", {"tokenizer.model": "<html>404</html>"}),
+        Example("a file that was cut off", {"tokenizer.model": MODEL[:-3]}),
     )
-    good = (Example("merges as text", {TOKENIZER_JSON: {"model": {"merges": ["a s", "e r", "u s"]}}}),)
+    good = (
+        Example("a SentencePiece model", {"tokenizer.model": MODEL}),
+        Example("tiktoken under the same name", {"tokenizer.model": "IQ== 0\nIg== 1\n"}),
+    )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        if (found := trial(repository)) and found.load:
-            message = f"is refused by the tokenizers library: {printable(found.load.message)}"
-            yield self.finding(TOKENIZER_JSON, message)
-
-
-class FailingTokenizer(Rule):
-    """tokenizer.json loads, and then fails on ordinary text.
-
-    What it names is not there: a post-processor's token, the unknown token. The library panics at the first prompt.
-    """
-
-    code = "TOK103"
-    severity = Severity.ERROR
-    since = "0.1"
-    reads = Reads.TEXT
-    bad = (
-        Example(
-            "a post-processor without its tokens",
-            {
-                TOKENIZER_JSON: {
-                    "post_processor": {
-                        "type": "TemplateProcessing",
-                        "single": [
-                            {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
-                            {"Sequence": {"id": "A", "type_id": 0}},
-                        ],
-                        "pair": [],
-                        "special_tokens": {},
-                    }
-                }
-            },
-        ),
-    )
-    good = (Example("text becomes ids"),)
-
-    def check(self, repository: Repository) -> Iterator[Finding]:
-        if (found := trial(repository)) and found.encode:
-            message = f"loads, but cannot tokenize ordinary text: {printable(found.encode.message)}"
-            yield self.finding(TOKENIZER_JSON, message)
+        for path in vocabularies(repository):
+            if is_pointer(repository, path):
+                continue  # another rule speaks of it
+            try:
+                check_vocabulary(repository, path)
+            except InputError as error:
+                yield self.finding(path, error.what, place=error.place)
 
 
 class MethodNamedKey(Rule):
@@ -128,85 +112,6 @@ class MethodNamedKey(Rule):
         for key in config.raw if config is not None else ():
             if config is not None and key in methods:
                 yield self.finding(config.path, f"has the key {key!r}, a method's name", place=config.at(key))
-
-
-class FrozenEncodingState(Rule):
-    """tokenizer.json holds the truncation or padding of somebody's last call.
-
-    Whoever loads it with the tokenizers library or a binding of it gets every text cut, or filled, without a word.
-    """
-
-    code = "TOK201"
-    severity = Severity.WARNING
-    since = "0.1"
-    reads = Reads.TEXT
-    bad = (
-        Example(
-            "texts are cut at 16 tokens",
-            {
-                TOKENIZER_JSON: {
-                    "truncation": {"direction": "Right", "max_length": 16, "strategy": "LongestFirst", "stride": 0}
-                }
-            },
-        ),
-    )
-    good = (
-        Example(
-            "sentence-transformers means it",
-            {
-                TOKENIZER_JSON: {
-                    "truncation": {"direction": "Right", "max_length": 16, "strategy": "LongestFirst", "stride": 0}
-                },
-                "modules.json": "[]",
-            },
-        ),
-    )
-
-    def check(self, repository: Repository) -> Iterator[Finding]:
-        document = repository.document(TOKENIZER_JSON)
-        card = repository.card
-        if document is None or repository.has("modules.json"):
-            return
-        if card is not None and "sentence-transformers" in {card.library_name, *card.tags}:
-            return
-        for key, verb in (("truncation", "cuts"), ("padding", "fills")):
-            if document.mapping(key) is not None:
-                hint = f"set {key} to null; users ask for it in the call"
-                yield self.finding(document.path, f"{verb} every text: {key} is set", place=document.at(key), hint=hint)
-
-
-class FragileTokenizer(Rule):
-    """A short hostile text makes the tokenizer fail, or use up a machine's time and memory.
-
-    A regular expression that backtracks, or a normalizer that grows text: whoever serves the model can be stopped by
-    one prompt.
-    """
-
-    code = "TOK202"
-    severity = Severity.WARNING
-    since = "0.1"
-    reads = Reads.TEXT
-    bad = (
-        Example(
-            "a pattern that backtracks",
-            {
-                TOKENIZER_JSON: {
-                    "pre_tokenizer": {
-                        "type": "Split",
-                        "pattern": {"Regex": "(a+)+$"},
-                        "behavior": "Isolated",
-                        "invert": False,
-                    }
-                }
-            },
-        ),
-    )
-    good = (Example("the pattern of GPT-2"),)
-
-    def check(self, repository: Repository) -> Iterator[Finding]:
-        if (found := trial(repository)) and found.hostile and not found.encode:
-            message = f"fails on a text of 40 to 200 repeated characters: {printable(found.hostile.message)}"
-            yield self.finding(TOKENIZER_JSON, message)
 
 
 class MissingSlowVocabulary(Rule):
@@ -245,17 +150,20 @@ class ConvertedVocabulary(Rule):
     code = "TOK205"
     severity = Severity.WARNING
     since = "0.1"
-    reads = Reads.LISTING
+    reads = Reads.TEXT
     bad = (
         Example(
             "only tokenizer.model",
-            {TOKENIZER_JSON: None, "tokenizer.model": b"\x0a\x0e\x0a\x05<unk>\x15\x00\x00\x00\x00\x18\x02"},
+            {TOKENIZER_JSON: None, "tokenizer.model": MODEL},
         ),
     )
-    good = (Example("both", {"tokenizer.model": b"\x0a\x0e\x0a\x05<unk>\x15\x00\x00\x00\x00\x18\x02"}),)
+    good = (Example("both", {"tokenizer.model": MODEL}),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         found = vocabularies(repository)
+        config = repository.tokenizer_config
+        if config is not None and "auto_map" in config:
+            return  # code of the repository reads it
         if found and found[0] != TOKENIZER_JSON and "vocab.json" not in found and found[0].endswith(".model"):
             hint = "save the tokenizer once with save_pretrained, compare, and publish tokenizer.json too"
             yield self.finding(found[0], "has no tokenizer.json beside it", hint=hint)
@@ -286,6 +194,37 @@ class UnknownTokenizerClass(Rule):
         if name.removesuffix("Fast") not in {known.removesuffix("Fast") for known in table["ids"]}:
             message = f"names the class {printable(name, 60)!r}, which {table['source']} does not have"
             yield self.finding(config.path, message, place=config.at("tokenizer_class"))
+
+
+class UnlimitedLength(Rule):
+    """The model has a table of positions, and the tokenizer does not cut texts to its length.
+
+    model_max_length is absent, or more than the table has: the first long text is an index out of range.
+    """
+
+    code = "TOK216"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (
+        Example("no limit in an encoder", ENCODER | {TOKENIZER_CONFIG: {"model_max_length": DELETE}}),
+        Example("a limit of another model", ENCODER | {TOKENIZER_CONFIG: {"model_max_length": 128}}),
+    )
+    good = (
+        Example("the length of the table", ENCODER),
+        Example("rotary positions have no table", {TOKENIZER_CONFIG: {"model_max_length": 10**30}}),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        config, tokenizer_config = repository.config, repository.tokenizer_config
+        positions = None if config is None else config.integer("max_position_embeddings")
+        if config is None or tokenizer_config is None or config.model_type not in POSITION_TABLES or not positions:
+            return
+        length = tokenizer_config.number("model_max_length")
+        if length is None or length > positions:
+            said = "has no model_max_length" if length is None else f"has a model_max_length of {length:,}"
+            message = f"{said}; config.json has {positions:,} positions"
+            yield self.finding(tokenizer_config.path, message, place=tokenizer_config.at("model_max_length"))
 
 
 class ListOfExtraTokens(Rule):
@@ -348,6 +287,14 @@ SENTENCEPIECE_CLASSES: Final = frozenset(
     }
 )
 
+# Encoders with a learned table of positions (transformers 5.24 models/*/modeling_*.py, position_embeddings).
+POSITION_TABLES: Final = frozenset(
+    {
+        *("albert", "bert", "camembert", "data2vec-text", "distilbert", "electra", "ernie", "layoutlm", "longformer"),
+        *("mobilebert", "mpnet", "roberta", "roberta-prelayernorm", "squeezebert", "xlm-roberta", "xlm-roberta-xl"),
+    }
+)
+
 # Architectures that have a vocab_size and no text: codes of images, of sounds, of actions.
 _NO_TEXT: Final = re.compile(
     r"Image(?!Text)|Vision(?!2Seq|EncoderDecoder|TextDual)|^Beit|^Data2Vec(?:Audio|Vision)|^ImageGPT|Audio"
@@ -357,14 +304,12 @@ _NO_TEXT: Final = re.compile(
 
 RULES: Final = (
     MissingTokenizer(),
-    RefusedTokenizer(),
-    FailingTokenizer(),
+    MalformedVocabulary(),
     MethodNamedKey(),
-    FrozenEncodingState(),
-    FragileTokenizer(),
     MissingSlowVocabulary(),
     ConvertedVocabulary(),
     UnknownTokenizerClass(),
+    UnlimitedLength(),
     ListOfExtraTokens(),
     Transformers5Class(),
 )

@@ -286,6 +286,8 @@ RULES: Final = (
 
 def missing_experts(pattern: str, found: re.Match[str], names: list[str], declared: int) -> list[str]:
     """The names that a pattern of expert tensors lacks: of `declared` experts, or up to the largest of the layer."""
+    if declared and are_complete(names, declared):
+        return []
     position = pattern.count("*", 0, found.start())
     blocks: dict[tuple[tuple[int, ...], tuple[int, ...]], set[int]] = {}
     for found_numbers in numbers(pattern, names):
@@ -297,6 +299,15 @@ def missing_experts(pattern: str, found: re.Match[str], names: list[str], declar
         for expert in range(min(max(declared, max(there) + 1), MOST))
         if expert not in there
     ]
+
+
+def are_complete(names: list[str], declared: int) -> bool:
+    """Whether these are `declared` experts of every layer that has expert 0, and no others."""
+    firsts = [name.split("experts.0.", 1) for name in names if "experts.0." in name]
+    if len(firsts) * declared != len(names):
+        return False
+    wanted = {f"{before}experts.{expert}.{behind}" for before, behind in firsts for expert in range(declared)}
+    return wanted == set(names)
 
 
 def filled(pattern: str, values: tuple[int, ...]) -> str:

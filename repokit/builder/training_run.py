@@ -1,0 +1,116 @@
+"""What a trainer wrote about its run: trainer_state.json, and the checkpoints inside an output directory."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_USUAL_METRIC = "eval_loss"  # transformers TrainingArguments.metric_for_best_model, where nothing else is asked for
+
+
+@dataclass(frozen=True)
+class Nested:
+    """A `checkpoint-N` folder inside an output directory.
+
+    Attributes:
+        path: `checkpoint-40`.
+        step: 40.
+        metric: The value of `metric_name` at that step; None where it was not measured there.
+        best: Whether the trainer recorded it as the best one.
+        metric_name: What chose the best one: `eval_loss`, as far as trainer_state.json tells.
+    """
+
+    path: str
+    step: int
+    metric: float | None
+    best: bool
+    metric_name: str = _USUAL_METRIC
+
+
+class TrainerState:
+    """trainer_state.json with typed accessors. Whatever is absent, or not what a trainer writes, is None."""
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self._raw = raw
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The state in a folder; an empty one where there is none that can be read."""
+        try:
+            raw = json.loads((folder / "trainer_state.json").read_bytes())
+        except (OSError, ValueError, RecursionError):
+            raw = None
+        return cls(raw if isinstance(raw, dict) else {})
+
+    def __bool__(self) -> bool:
+        return bool(self._raw)
+
+    def number(self, key: str) -> float | None:
+        return _number(self._raw.get(key))
+
+    def integer(self, key: str) -> int | None:
+        value = self._raw.get(key)
+        return value if type(value) is int and 0 <= value < 2**53 else None
+
+    @property
+    def best_folder(self) -> str | None:
+        """`checkpoint-40`: the end of a path of the machine that trained, which may have been a Windows one."""
+        recorded = self._raw.get("best_model_checkpoint")
+        return re.split(r"[/\\]", recorded.rstrip("/\\"))[-1] if isinstance(recorded, str) else None
+
+    @property
+    def best_metric_name(self) -> str:
+        """The metric that chose the best checkpoint. Its name is in a pickle only; its value is logged beside it."""
+        best = self.number("best_metric")
+        step = self.integer("best_global_step")
+        for entry in self._log(step) if best is not None else ():
+            for name, value in entry.items():
+                if name.startswith("eval_") and _number(value) == best:
+                    return name
+        return _USUAL_METRIC
+
+    def logged(self, name: str, step: int) -> float | None:
+        """The last value of a metric at a step."""
+        values = [_number(entry[name]) for entry in self._log(step) if name in entry]
+        return values[-1] if values else None
+
+    def _log(self, step: int | None) -> list[dict[str, Any]]:
+        """The entries of a step, or all of them."""
+        history = self._raw.get("log_history")
+        entries = [entry for entry in history if isinstance(entry, dict)] if isinstance(history, list) else []
+        return [entry for entry in entries if step is None or entry.get("step") == step]
+
+
+def _number(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def nested_checkpoints(root: Path, folders: Collection[str], state: TrainerState) -> tuple[Nested, ...]:
+    """The `checkpoint-N` folders of an output directory, by step.
+
+    Args:
+        root: The output directory.
+        folders: Their names.
+        state: The output directory's own state; where there is none, that of the last checkpoint speaks for the run.
+    """
+    steps = sorted((int(folder.split("-")[1]), folder) for folder in folders)
+    states = {folder: TrainerState.read(root / folder) for _, folder in steps}
+    run = state or (states[steps[-1][1]] if steps else state)
+    name = run.best_metric_name
+    return tuple(
+        Nested(folder, step, states[folder].logged(name, step), folder == run.best_folder, name)
+        for step, folder in steps
+    )
