@@ -5,42 +5,43 @@ The card says what is known and nothing else: a section without content is left 
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
+from repokit.builder.generated_cards import is_generated
 from repokit.formats.front_matter import parse_card
 from repokit.formats.front_matter_edit import with_metadata
 from repokit.formats.tensors import HEADER_NAMES
-from repokit.printable import count
+from repokit.printable import count, printable
 from repokit.resources import data, folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from repokit.builder.sources import Checkpoint
+    from repokit.builder.training_run import TrainerState
     from repokit.repo.config import Config
     from repokit.schema.recipe import Recipe
 
 README: Final = "README.md"
 
-# Sentences of cards that a trainer wrote and no one edited (transformers modelcard.py, peft and trl templates).
-_GENERATED: Final = (
-    "[More Information Needed]",
-    "This model card has been generated automatically",
-    "More information needed",
-    "has been trained using [TRL]",
-    "You should probably proofread and complete it",
-)
-
 
 def write_card(
-    recipe: Recipe, checkpoint: Checkpoint, *, dtypes: Mapping[str, int], parameters: int, license_file: str | None
+    recipe: Recipe,
+    checkpoint: Checkpoint,
+    *,
+    published: Collection[str],
+    dtypes: Mapping[str, int],
+    parameters: int,
+    license_file: str | None,
 ) -> bytes:
     """The card of a full model.
 
     Args:
         recipe: What the user says.
         checkpoint: What the source says; its README.md is kept where a person wrote it.
+        published: The files beside weights and card.
         dtypes: Parameters by dtype, as a header spells it, of what will be written.
         parameters: Their sum.
         license_file: The license file that is published, or None.
@@ -49,21 +50,17 @@ def write_card(
         MalformedFile: The source's README.md does not parse.
     """
     config = checkpoint.repository.config
-    assert config is not None  # noqa: S101 - sources.check_supported refuses a checkpoint without one
-    existing = checkpoint.repository.content(README)
-    metadata = _metadata(recipe, config, license_file)
-    if existing is not None and not is_generated(existing):
-        return with_metadata(existing, metadata, README)
-    body = _body(recipe, checkpoint, config, dtypes=dtypes, parameters=parameters)
-    kept = {} if existing is None else dict(parse_card(existing, README).metadata or {})
-    return with_metadata(b"\n" + body.encode(), {**_survivors(kept), **metadata}, README)
-
-
-def is_generated(card: bytes) -> bool:
-    """Whether a trainer wrote this card and no one has edited it, as far as its sentences tell."""
-    text = card.decode("utf-8", errors="replace")
-    body = text.split("\n---", 1)[-1]
-    return not body.strip() or any(sentence in body for sentence in _GENERATED)
+    assert config is not None  # noqa: S101 - layouts.check_supported refuses a checkpoint without one
+    content = checkpoint.repository.content(README) or b""
+    existing = parse_card(content, README)
+    known = dict(existing.metadata or {})
+    if not is_generated(existing.body):
+        metadata = _metadata(recipe, config, license_file, known=known)
+        outdated = () if recipe.license.id == "other" else ("license_name", "license_link")
+        return with_metadata(content, metadata, README, without=[key for key in outdated if not metadata[key]])
+    body = _body(recipe, checkpoint, config, published=published, dtypes=dtypes, parameters=parameters)
+    metadata = {**_survivors(known), **_stated(_metadata(recipe, config, license_file, known={}))}
+    return with_metadata(b"\n" + body.encode(), metadata, README)
 
 
 def _survivors(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,22 +69,39 @@ def _survivors(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {name: metadata[name] for name in names if metadata.get(name)}
 
 
-def _metadata(recipe: Recipe, config: Config, license_file: str | None) -> dict[str, Any]:
-    """Front matter in the Hub's own order (hub-docs modelcard.md)."""
+def _stated(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in metadata.items() if value is not None}
+
+
+def _metadata(recipe: Recipe, config: Config, license_file: str | None, *, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Front matter in the Hub's own order (hub-docs modelcard.md).
+
+    Args:
+        recipe: What it states wins.
+        config: What follows from it fills gaps.
+        license_file: The license file that is published, or None.
+        known: What the card states already, which only the recipe overrides.
+    """
     card = recipe.card
     link = recipe.license.link or (license_file if recipe.license.id == "other" else None)
+    inferred = {
+        "library_name": "transformers",
+        "base_model_relation": "finetune" if recipe.base.id else None,
+        "pipeline_tag": pipeline_tag(config),
+    }
+    gaps = {key: value for key, value in inferred.items() if key not in known}
     return {
         "language": _one_or_list(card.language),
         "license": recipe.license.id,
         "license_name": recipe.license.name,
         "license_link": link,
-        "library_name": card.library_name or "transformers",
+        "library_name": card.library_name or gaps.get("library_name"),
         "tags": list(card.tags) or None,
         "datasets": list(card.datasets) or None,
         "metrics": list(card.metrics) or None,
         "base_model": recipe.base.id,
-        "base_model_relation": card.base_model_relation or ("finetune" if recipe.base.id else None),
-        "pipeline_tag": card.pipeline_tag or pipeline_tag(config),
+        "base_model_relation": card.base_model_relation or gaps.get("base_model_relation"),
+        "pipeline_tag": card.pipeline_tag or gaps.get("pipeline_tag"),
         "new_version": card.new_version,
         "thumbnail": card.thumbnail,
         **{name: value for name, value in card.model_dump().items() if name.startswith("extra_gated_")},
@@ -112,7 +126,15 @@ def _task(config: Config) -> Mapping[str, str] | None:
     return next((task for suffix, task in table.items() if architecture.endswith(suffix)), None)
 
 
-def _body(recipe: Recipe, checkpoint: Checkpoint, config: Config, *, dtypes: Mapping[str, int], parameters: int) -> str:
+def _body(
+    recipe: Recipe,
+    checkpoint: Checkpoint,
+    config: Config,
+    *,
+    published: Collection[str],
+    dtypes: Mapping[str, int],
+    parameters: int,
+) -> str:
     import jinja2
 
     environment = jinja2.Environment(  # noqa: S701 - Markdown, from our own template
@@ -122,57 +144,68 @@ def _body(recipe: Recipe, checkpoint: Checkpoint, config: Config, *, dtypes: Map
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    card = recipe.card
-    title = recipe.identity.name or (recipe.repo or PurePosixPath(recipe.output).name).rpartition("/")[2]
+    title = _title(recipe)
+    sections = ("summary", "intended_use", "limitations", "training", "evaluation", "usage", "citation", "contact")
     text = environment.get_template("card-full.md.jinja").render(
         title=title,
-        summary=card.summary,
         details=_details(recipe, config, dtypes, parameters),
-        intended_use=card.intended_use,
-        limitations=card.limitations,
-        training=card.training,
         training_facts=_training_facts(checkpoint.trainer_state),
-        evaluation=card.evaluation,
-        usage=card.usage,
-        citation=card.citation,
-        contact=card.contact,
         license_sentence=_license_sentence(recipe),
         repo=recipe.repo,
         revision=recipe.push.tag,
-        directory=title.replace(" ", "-"),
-        **_loading(checkpoint, config),
+        directory=_directory(recipe, title),
+        **{name: (getattr(recipe.card, name) or "").strip() for name in sections},
+        **_loading(checkpoint, config, published),
     )
     return text.strip() + "\n"
+
+
+def _title(recipe: Recipe) -> str:
+    """One line, never empty."""
+    named = (recipe.identity.name, (recipe.repo or "").rpartition("/")[2], PurePosixPath(recipe.output).name)
+    return next((line for name in named if (line := " ".join((name or "").split()))), "Model")
+
+
+def _directory(recipe: Recipe, title: str) -> str:
+    """Where the snippet downloads to: a name that needs no quotes in a shell or in Python."""
+    name = (recipe.repo or "").rpartition("/")[2] or title
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "model"
 
 
 def _details(recipe: Recipe, config: Config, dtypes: Mapping[str, int], parameters: int) -> list[tuple[str, str]]:
     identity = recipe.identity
     length = config.text.integer("max_position_embeddings")
-    spread = ", ".join(f"{HEADER_NAMES[name]} ({share:,})" for name, share in sorted(dtypes.items()))
-    stored = HEADER_NAMES[next(iter(dtypes))] if len(dtypes) == 1 else spread
+    spread = ", ".join(f"{HEADER_NAMES.get(name, name)} ({share:,})" for name, share in sorted(dtypes.items()))
+    stored = spread.partition(" ")[0] if len(dtypes) == 1 else spread
     base = recipe.base.id
     pinned = f" at `{recipe.base.revision}`" if recipe.base.revision else ""
+    names = [f"`{name}`" for name in config.architectures] + ([f"(`{config.model_type}`)"] if config.model_type else [])
     rows: list[tuple[str, str | None]] = [
         ("Family", identity.family),
         ("Variant", identity.variant),
-        ("Architecture", f"`{', '.join(config.architectures)}` (`{config.model_type}`)"),
+        ("Architecture", " ".join(names)),
         ("Parameters", f"{parameters:,}"),
         ("Stored as", f"{stored}, safetensors"),
         ("Vocabulary", f"{config.vocab_size:,} tokens" if config.vocab_size else None),
         ("Context length", f"{length:,} tokens" if length else None),
         ("Fine-tuned from", f"[{base}](https://huggingface.co/{base}){pinned}" if base else None),
     ]
-    return [(label, value) for label, value in rows if value]
+    return [(label, _cell(value)) for label, value in rows if value]
 
 
-def _training_facts(state: Mapping[str, object]) -> list[str]:
+def _cell(text: str) -> str:
+    """A value that stays inside its cell of a Markdown table."""
+    return printable(" ".join(text.split()), 500).replace("|", "\\|")
+
+
+def _training_facts(state: TrainerState) -> list[str]:
     """What trainer_state.json says of the run, in numbers: nothing that could be a path or a name."""
     facts = []
-    step, epoch, batch = state.get("global_step"), state.get("epoch"), state.get("train_batch_size")
-    if type(step) is int and step > 0:
-        spent = f", {epoch:g} {'epoch' if epoch == 1 else 'epochs'}" if isinstance(epoch, int | float) else ""
-        facts.append(f"{count(step, 'optimizer step')}{spent}")
-    if type(batch) is int and batch > 0:
+    epochs = state.number("epoch")
+    if step := state.integer("global_step"):
+        passes = "" if not epochs else ", 1 epoch" if epochs == 1 else f", {epochs:g} epochs"
+        facts.append(count(step, "optimizer step") + passes)
+    if batch := state.integer("train_batch_size"):
         facts.append(f"batch size {batch:,} per device")
     return facts
 
@@ -184,15 +217,14 @@ def _license_sentence(recipe: Recipe) -> str:
     return f"`{name}`{link}."
 
 
-def _loading(checkpoint: Checkpoint, config: Config) -> dict[str, Any]:
-    """The names that the snippet imports."""
-    files = checkpoint.repository.files
+def _loading(checkpoint: Checkpoint, config: Config, published: Collection[str]) -> dict[str, Any]:
+    """The names that the snippet imports. They come out of config.json and end up in code that people run."""
     remote = "auto_map" in config
     task = _task(config)
-    architecture = next(iter(config.architectures), "AutoModel")
+    architecture = next((name for name in config.architectures if name.isidentifier()), "AutoModel")
     model = (task["auto"] if task else "AutoModel") if remote else architecture
-    has_processor = any(name in files for name in ("preprocessor_config.json", "processor_config.json"))
-    has_tokenizer = any(name in files for name in ("tokenizer.json", "tokenizer_config.json"))
+    has_processor = any(name in published for name in ("preprocessor_config.json", "processor_config.json"))
+    has_tokenizer = any(name in published for name in ("tokenizer.json", "tokenizer_config.json"))
     processor = "AutoProcessor" if has_processor else "AutoTokenizer" if has_tokenizer else None
     return {
         "model_class": model,
@@ -201,11 +233,11 @@ def _loading(checkpoint: Checkpoint, config: Config) -> dict[str, Any]:
         "classes": sorted({model, processor} - {None}),
         "chat": processor == "AutoTokenizer"
         and pipeline_tag(config) == "text-generation"
-        and _has_template(checkpoint),
+        and _has_template(checkpoint, published),
         "trust": ", trust_remote_code=True" if remote else "",
     }
 
 
-def _has_template(checkpoint: Checkpoint) -> bool:
+def _has_template(checkpoint: Checkpoint, published: Collection[str]) -> bool:
     config = checkpoint.repository.tokenizer_config
-    return "chat_template.jinja" in checkpoint.roles or (config is not None and "chat_template" in config)
+    return "chat_template.jinja" in published or (config is not None and "chat_template" in config)

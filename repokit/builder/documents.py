@@ -30,7 +30,7 @@ def edited_config(config: Config, *, dtype: str | None, compat: tuple[str, ...])
     raw = _at_every_level(config.raw, _without_local_path)
     if dtype:
         raw = _at_every_level(raw, lambda level: _with_dtype(level, dtype))
-        if dtype not in {raw.get("dtype"), raw.get("torch_dtype")}:
+        if raw.get("dtype") != dtype != raw.get("torch_dtype"):
             raw["dtype"] = dtype
     if "transformers-4" in compat:
         raw = _at_every_level(raw, _for_transformers_4)

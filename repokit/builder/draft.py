@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from repokit.builder.card import pipeline_tag
+from repokit.builder.layouts import check_supported
 from repokit.builder.license import NAMES
 from repokit.builder.naming import repaired
-from repokit.builder.sources import Checkpoint, Nested, Role, check_supported, open_checkpoint
+from repokit.builder.sources import Checkpoint, Role, open_checkpoint
+from repokit.builder.training_run import Nested
 from repokit.errors import InputError
 from repokit.formats.paths import is_local, is_repo_id
 from repokit.formats.tensors import HEADER_NAMES
@@ -20,7 +23,7 @@ from repokit.printable import count, printable, size, some
 from repokit.resources import folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 @dataclass(frozen=True)
@@ -59,13 +62,26 @@ def draft(path: Path, *, recipe_folder: Path) -> Draft:
         checkpoint = open_checkpoint(path / best.path)
     check_supported(checkpoint)
     facts = _Facts(checkpoint)
-    source = os.path.relpath(checkpoint.root, recipe_folder)
-    text = _rendered(facts, source=source if source.startswith("..") else f"./{source}", nested=asked.nested)
+    source = _relative(checkpoint.root, recipe_folder)
+    text = _rendered(facts, source=source, output=_output(facts, recipe_folder), nested=asked.nested)
     missing = ("repo",) if facts.license else ("repo", "license.id")
     return Draft(text, checkpoint.root, tuple(facts.found()), asked.nested, missing)
 
 
-def _rendered(facts: _Facts, *, source: str, nested: tuple[Nested, ...]) -> str:
+def _relative(path: Path, folder: Path) -> str:
+    """A path as a recipe in a folder spells it: `./run/checkpoint-40`, `../run`, `.`."""
+    relative = os.path.relpath(path.resolve(), folder.resolve())
+    return relative if relative.startswith("..") or relative == "." else f"./{relative}"
+
+
+def _output(facts: _Facts, recipe_folder: Path) -> str:
+    """`./dist/NAME`; beside the source where that would lie inside it, because a source is only read."""
+    root = facts.checkpoint.root.resolve()
+    inside = recipe_folder.resolve() == root or root in recipe_folder.resolve().parents
+    return _relative(root.parent / "dist" / facts.name, recipe_folder) if inside else f"./dist/{facts.name}"
+
+
+def _rendered(facts: _Facts, *, source: str, output: str, nested: tuple[Nested, ...]) -> str:
     import jinja2
 
     environment = jinja2.Environment(  # noqa: S701 - YAML, from our own template; values go through `yaml`
@@ -76,10 +92,12 @@ def _rendered(facts: _Facts, *, source: str, nested: tuple[Nested, ...]) -> str:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["yaml"] = _yaml_scalar
+    environment.filters["yaml_list"] = _yaml_list
     environment.filters["comment"] = printable
     return environment.get_template("repokit.yaml.jinja").render(
         schema=folder("schemas") / "recipe.schema.json",
         source=source,
+        output=output,
         name=facts.name,
         found=list(facts.found()),
         nested=nested,
@@ -97,13 +115,25 @@ def _rendered(facts: _Facts, *, source: str, nested: tuple[Nested, ...]) -> str:
     )
 
 
+# What looks like a word or a path, and the words that YAML 1.1 reads as something else than a string.
+_WORD: Final = re.compile(r"(?:\.{0,2}/)*[A-Za-z][A-Za-z0-9._/-]*")
+_RESERVED: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+
+
 def _yaml_scalar(value: object) -> str:
-    """A string in double quotes wherever YAML could read something else: JSON strings are YAML strings."""
+    """A string in double quotes wherever YAML could read something else.
+
+    JSON strings are YAML strings, but for characters beyond U+FFFF, which JSON may spell as two halves and YAML not.
+    """
     text = str(value)
-    plain = text.replace("/", "").replace("-", "").replace(".", "").replace("_", "")
-    # Longer than yes, no, null, true and false, and not a number.
-    surely_text = plain.isalnum() and plain.isascii() and not plain[0].isdigit() and len(plain) > 5
-    return text if surely_text else json.dumps(text, ensure_ascii=False)
+    if _WORD.fullmatch(text) and text.lower() not in _RESERVED:
+        return text
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(character if character.isprintable() else printable(character) for character in quoted)
+
+
+def _yaml_list(values: Sequence[str]) -> str:
+    return f"[{', '.join(map(_yaml_scalar, values))}]"
 
 
 class _Facts:
@@ -122,7 +152,7 @@ class _Facts:
         dtypes: Counter[str] = Counter()
         for tensor in checkpoint.tensors.values():
             dtypes[tensor.dtype] += tensor.size
-        self.stored = {HEADER_NAMES[dtype]: bytes_ for dtype, bytes_ in dtypes.most_common()}
+        self.stored = {HEADER_NAMES.get(dtype, dtype): bytes_ for dtype, bytes_ in dtypes.most_common()}
 
     @property
     def name(self) -> str:
@@ -158,8 +188,12 @@ class _Facts:
         return next((name for name in NAMES if name in self.checkpoint.roles), None)
 
     @property
-    def pipeline_tag(self) -> str | None:
-        return None if self.config is None else pipeline_tag(self.config)
+    def pipeline_tag(self) -> tuple[str, str] | None:
+        """The task and where it was found: a person's word counts more than the architecture's name."""
+        if isinstance(stated := self._card.get("pipeline_tag"), str):
+            return stated, "README.md"
+        found = None if self.config is None else pipeline_tag(self.config)
+        return (found, "the architecture") if found else None
 
     @property
     def language(self) -> list[str]:
@@ -189,7 +223,8 @@ class _Facts:
         checkpoint, config = self.checkpoint, self.config
         if config is not None:
             named = ", ".join(printable(name, 60) for name in config.architectures) or "no architecture stated"
-            yield f"model         {named} ({printable(config.model_type, 60)}), from config.json"
+            kind = f" ({printable(config.model_type, 60)})" if config.model_type else ""
+            yield f"model         {named}{kind}, from config.json"
         tensors = checkpoint.tensors
         total = sum(tensor.size for tensor in tensors.values())
         stored = " + ".join(self.stored)
@@ -199,8 +234,9 @@ class _Facts:
             if files_of_role := checkpoint.files(role):
                 yield f"{role!s:<14}{some(files_of_role, limit=4)}"
         state = checkpoint.trainer_state
-        if isinstance(step := state.get("global_step"), int):
-            yield f"run           step {step:,}, epoch {printable(state.get('epoch'), 20)}, from trainer_state.json"
+        if (step := state.integer("global_step")) is not None:
+            epoch = "" if state.number("epoch") is None else f", epoch {state.number('epoch'):g}"
+            yield f"run           step {step:,}{epoch}, from trainer_state.json"
         number, bytes_, names = self.leftovers
         if number:
             yield f"left out      {count(number, 'file')} of the training run, {size(bytes_)}: {names}"

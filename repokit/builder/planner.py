@@ -10,7 +10,7 @@ from repokit.builder.layouts import check_supported
 from repokit.builder.plan import LeftOut, Plan, Sources, Summary, copies, matching, ordered
 from repokit.builder.sources import Checkpoint, Role, open_checkpoint
 from repokit.errors import MissingInput, RecipeError
-from repokit.operations import CopyFile, WriteText
+from repokit.operations import CopyFile, WriteShard, WriteText
 from repokit.printable import printable, some
 from repokit.repo.config import CONFIG
 from repokit.repo.remote_code import remote_code
@@ -57,7 +57,12 @@ def make_plan(recipe: Recipe, *, folder: Path, recipe_name: str = "repokit.yaml"
         what = f"kind: {recipe.kind} is not built by this version; it builds full models"
         raise RecipeError(what, path=recipe_name, place="kind", hint="`repokit lint` and `push` take such a directory")
     checkpoint = open_checkpoint(folder / recipe.source)
-    _check_output(folder / recipe.output, {"source": checkpoint.root, "recipe": folder}, recipe_name)
+    inputs = {
+        "source": checkpoint.root,
+        "recipe": folder,
+        **({"base": folder / recipe.base.path} if recipe.base.path else {}),
+    }
+    _check_output(folder / recipe.output, inputs, recipe_name)
     check_supported(checkpoint)
     return _Planner(recipe, folder, checkpoint, kept).plan()
 
@@ -97,13 +102,16 @@ class _Planner:
         excluded = matching([*self.checkpoint.roles, *carried], self.recipe.files.exclude, "files.exclude")
         published = {path: place for path, place in carried.items() if path not in excluded}
         text = self._license_text(excluded)
-        beside = [
+        beside: list[WriteText | CopyFile] = [
             *(document for document in documents_ if document.path not in excluded),
             *copies(published, self.sources),
             self._card(planned, published, text.name if text else None),
             *([WriteText(path=text.name, content=text.content, origin=text.origin)] if text else []),
         ]
-        written = [*weights.operations(planned, self.checkpoint, self.sources), *beside]
+        written: list[WriteShard | WriteText | CopyFile] = [
+            *weights.operations(planned, self.checkpoint, self.sources),
+            *beside,
+        ]
         operations = ordered([*(operation for operation in written if operation.path not in self.kept), *self._kept()])
         return Plan(
             repokit=__version__,

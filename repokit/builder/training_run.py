@@ -22,16 +22,14 @@ class Nested:
     Attributes:
         path: `checkpoint-40`.
         step: 40.
-        metric: The value of `metric_name` at that step; None where it was not measured there.
+        metric: `eval_loss 0.4213`: what the run was judged by, at that step; "" where trainer_state.json has none.
         best: Whether the trainer recorded it as the best one.
-        metric_name: What chose the best one: `eval_loss`, as far as trainer_state.json tells.
     """
 
     path: str
     step: int
-    metric: float | None
+    metric: str
     best: bool
-    metric_name: str = _USUAL_METRIC
 
 
 class TrainerState:
@@ -67,7 +65,10 @@ class TrainerState:
 
     @property
     def best_metric_name(self) -> str:
-        """The metric that chose the best checkpoint. Its name is in a pickle only; its value is logged beside it."""
+        """The metric that chose the best checkpoint.
+
+        The name itself is in training_args.bin, a pickle; the log has the value under it, as `eval_<name>`.
+        """
         best = self.number("best_metric")
         step = self.integer("best_global_step")
         for entry in self._log(step) if best is not None else ():
@@ -110,7 +111,6 @@ def nested_checkpoints(root: Path, folders: Collection[str], state: TrainerState
     states = {folder: TrainerState.read(root / folder) for _, folder in steps}
     run = state or (states[steps[-1][1]] if steps else state)
     name = run.best_metric_name
-    return tuple(
-        Nested(folder, step, states[folder].logged(name, step), folder == run.best_folder, name)
-        for step, folder in steps
-    )
+    values = {folder: states[folder].logged(name, step) for step, folder in steps}
+    metrics = {folder: "" if value is None else f"{name} {value:.4f}" for folder, value in values.items()}
+    return tuple(Nested(folder, step, metrics[folder], folder == run.best_folder) for step, folder in steps)

@@ -81,7 +81,7 @@ class PlannedWeights:
 
     @property
     def wanted_dtype(self) -> str | None:
-        """torch's name of the dtype that config.json must state; None where what it states stays."""
+        """The dtype that config.json must state, as torch calls it; None where what it states stays."""
         return self.cast_to if TORCH_NAMES.get(self.cast_to or "") in self.dtypes else None
 
     @property

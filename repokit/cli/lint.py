@@ -34,18 +34,21 @@ def lint(
     """Check a repository: index and shards, weights and config, tokenizer, chat template, card and license."""
     from repokit import api
     from repokit.linter.finding import Severity
-    from repokit.linter.reporters import json, text
 
     console = Console(chosen(format_, json_=json_, quiet=quiet))
     waived = tuple(api.Ignore(word, "command line") for word in _words(ignore))
     linted = api.lint(target, selection=api.Selection(select=_words(select), ignore=waived))
     match console.format:
         case Format.JSON:
+            from repokit.linter.reporters import json  # Pydantic models, which the others do without
+
             console.data(json.render(linted.report, linted.locate))
         case Format.QUIET:
             for finding in linted.report.findings:
                 console.data(f"{finding.code} {finding.path}")
         case _:
+            from repokit.linter.reporters import text
+
             console.data(text.render(linted.report, linted.locate, console.style))
     threshold = None if fail_on is FailOn.NEVER else Severity[fail_on.name]
     raise typer.Exit(linted.report.exit_code(threshold))

@@ -17,7 +17,7 @@ from repokit.errors import LimitExceeded, MalformedFile
 from repokit.printable import printable, size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     import yaml
 
@@ -115,11 +115,13 @@ def load_mapping(text: str, path: str, *, first_line: int = 1) -> tuple[dict[str
             return {}, {}
         if not isinstance(root, yaml.MappingNode):
             raise MalformedFile("is not a mapping of keys to values", path=path, place=places.of(root))
-        _Checker(places).check(root)
+        _Checker(places, loader.yaml_constructors).check(root)
         value = loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = f"{places.line(mark.index)} column {mark.column + 1}" if mark else None
+        place = places.exactly(mark.index) if mark else None
+        if "nesting depth" in str(error.problem):  # libyaml looks ahead, and has a limit of its own
+            raise LimitExceeded(f"is nested deeper than {MAX_DEPTH} levels", path=path, place=place) from None
         raise MalformedFile(f"is not YAML: {printable(error.problem)}", path=path, place=place) from None
     except yaml.YAMLError as error:
         raise MalformedFile(f"is not YAML: {printable(error)}", path=path) from None
@@ -145,13 +147,17 @@ class _Places:
     def __init__(self, text: str, path: str, first_line: int) -> None:
         self.path = path
         self._first = first_line
-        self._breaks = [found.end() for found in _BREAK.finditer(text)]
+        self._breaks = [0, *(found.end() for found in _BREAK.finditer(text))]
 
     def number(self, index: int) -> int:
-        return self._first + bisect_right(self._breaks, index)
+        return self._first - 1 + bisect_right(self._breaks, index)
 
     def line(self, index: int) -> str:
         return f"line {self.number(index)}"
+
+    def exactly(self, index: int) -> str:
+        column = index - self._breaks[bisect_right(self._breaks, index) - 1] + 1
+        return f"{self.line(index)} column {column}"
 
     def of(self, node: yaml.Node) -> str:
         return self.line(node.start_mark.index)
@@ -192,15 +198,16 @@ def _loader_class() -> Any:  # noqa: ANN401 - the stubs do not know how PyYAML m
 class _Checker:
     """Walks the nodes once, before any value is built. Aliases share nodes: each visit counts, so bombs run out."""
 
-    def __init__(self, places: _Places) -> None:
+    def __init__(self, places: _Places, known: Container[str]) -> None:
         self.places = places
+        self.known = known
         self.visits = 0
 
     def check(self, node: yaml.Node, depth: int = 1) -> None:
         self.visits += 1
         if self.visits > MAX_NODES or depth > MAX_DEPTH:
             raise _TooMuch(node)
-        if not node.tag.startswith("tag:yaml.org,2002:"):
+        if node.tag not in self.known:
             self._refuse(node, f"has the tag {printable(node.tag)!r}, which names a type that no card has")
         if isinstance(node.value, list):
             self._check_children(node, depth)

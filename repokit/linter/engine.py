@@ -36,9 +36,13 @@ def lint(
         rules: The table; tests pass their own.
         deep: Also the rules that read tensor values.
         today: For ignores that expire; the current day in UTC by default.
+
+    Raises:
+        InputError: The repository cannot be listed.
     """
     chosen = selection or Selection()
     day = today or datetime.now(UTC).date()
+    _ = repository.files  # what cannot be listed cannot be judged: this error ends the run
     findings: list[Finding] = []
     checked: list[str] = []
     not_checked: dict[str, str] = {}
@@ -47,13 +51,15 @@ def lint(
         if not chosen.wants(rule, day) or (rule.reads is Reads.TENSORS and not deep):
             continue
         try:
-            found = [finding for finding in rule.check(repository) if chosen.keeps(finding)]
+            # One by one: what a rule found before it met a file that it cannot read is still true.
+            for finding in rule.check(repository):
+                if chosen.keeps(finding):
+                    findings.append(finding)  # noqa: PERF401 - a comprehension would lose them
         except InputError as error:
             not_checked[rule.code] = str(error)
         except Exception as error:  # noqa: BLE001 - a bug in one rule must not hide what the others find
             broken[rule.code] = printable(f"{type(error).__name__}: {error}")
         else:
-            findings.extend(found)
             checked.append(rule.code)
     findings.sort(key=lambda finding: (-finding.severity, finding.path, finding.code, finding.place or ""))
     coverage = Coverage(tuple(checked), not_checked, unknown_values(repository), broken)

@@ -6,6 +6,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from repokit.formats import paths
 from repokit.formats.front_matter import parse_card
 from repokit.repo.document import Document
 
@@ -19,10 +20,6 @@ README: Final = "README.md"
 
 PLACEHOLDER: Final = "[More Information Needed]"  # huggingface_hub templates/modelcard_template.md
 
-# huggingface_hub utils/_validators.py validate_repo_id, which mirrors the Hub's own check.
-_REPO_ID: Final = re.compile(r"(?:\b[\w\-.]{1,96}\b/)?\b[\w\-.]{1,96}\b", re.ASCII)
-# How paths begin that tools put where an id is due: peft, the Trainer and autotrain write them (faults MC03).
-_PATH: Final = re.compile(r"[/~\\]|\.{1,2}(?:[/\\]|$)|[A-Za-z]:[/\\]|file:")
 _ID_KEYS: Final = ("base_model", "datasets", "new_version")
 # A front matter that something stands before: the Hub sees none.
 _MISPLACED: Final = re.compile(
@@ -150,19 +147,17 @@ class ModelCard(Document):
     def misplaced_at(self) -> int | None:
         """The line of a front matter that stands below something else, where there is none at the top."""
         found = None if self.has_metadata else _MISPLACED.search(self.body)
-        return None if found is None else self.body.count("\n", 0, found.start()) + 1
+        return None if found is None else self.body_line + self.body.count("\n", 0, found.start())
 
 
 def is_repo_id(value: object) -> bool:
     """Whether the Hub takes this for the id of a repository: `name` or `owner/name`."""
-    if not isinstance(value, str) or not _REPO_ID.fullmatch(value):
-        return False
-    return "--" not in value and ".." not in value and not value.endswith(".git")
+    return isinstance(value, str) and paths.is_repo_id(value)
 
 
 def is_path(value: str) -> bool:
     """Whether this looks like a path on somebody's machine."""
-    return bool(_PATH.match(value)) or value.count("/") > 1
+    return paths.is_local(value)
 
 
 def flattened(value: object, pointer: str = "") -> Iterator[tuple[str, Any]]:

@@ -80,6 +80,16 @@ def conflicts(config: Document, special_map: Document) -> Mapping[str, tuple[str
     return {role: pair for role, pair in both.items() if pair[0] != pair[1]}
 
 
+def untyped(config: Document) -> tuple[str, ...]:
+    """JSON Pointers of tokens in tokenizer_config.json that are objects without the `__type` that makes them tokens."""
+    places = [(role, config.raw.get(role), config.at(role)) for role in STANDARD_ROLES]
+    for key in _LISTS:
+        values = config.raw.get(key)
+        items = values.items() if isinstance(values, dict) else enumerate(values if isinstance(values, list) else ())
+        places.extend((key, value, config.at(key, step)) for step, value in items)
+    return tuple(place for _, value, place in places if isinstance(value, dict) and value.get("__type") != "AddedToken")
+
+
 def _named(document: Document, role: str, place: str) -> SpecialToken | None:
     token = _token(document.raw.get(role))
     return None if token is None else SpecialToken(token, role, document.path, place)

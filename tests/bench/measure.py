@@ -31,9 +31,9 @@ class Line(NamedTuple):
 
     Attributes:
         what: What was measured.
-        value: A ratio without a unit, or a size in MB.
+        value: A ratio, a time or a size.
         budget: The limit, or the floor where `floor`.
-        unit: `x` or `MB`.
+        unit: `x`, `s` or `MB`.
         floor: Whether larger is better.
         detail: The figures behind a ratio.
     """

@@ -167,3 +167,32 @@ def test_a_model_type_of_a_later_version_is_unknown_and_no_finding(config: dict[
 def test_a_repository_without_files_is_linted() -> None:
     report = lint(Repository(Memory({})))
     assert (report.coverage.broken, report.coverage.not_checked) == ({}, {})
+
+
+class Stumbling(Note):
+    """Finds something, then meets a file that it cannot read.
+
+    Both are true.
+    """
+
+    code = "FIL904"
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        yield self.finding("a.txt", "is wrong")
+        raise LimitExceeded("is too large", path="b.txt")
+
+
+def test_what_was_found_before_an_unreadable_file_is_reported():
+    report = lint(Repository(Memory({"a.txt": b""})), rules=[Stumbling()], today=TODAY)
+    assert [finding.path for finding in report.findings] == ["a.txt"]
+    assert report.coverage.not_checked == {"FIL904": "b.txt: is too large"}
+
+
+class Unlistable(Memory):
+    def entries(self):
+        raise LimitExceeded("is nested deeper than 32 folders")
+
+
+def test_a_repository_that_cannot_be_listed_is_not_clean():
+    with pytest.raises(LimitExceeded):
+        lint(Repository(Unlistable({})), rules=[Note()], today=TODAY)

@@ -12,7 +12,7 @@ from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.token_ids import ROWS, with_added, with_rows
 from repokit.printable import count, printable
 from repokit.repo.lookalikes import seen_as
-from repokit.repo.special_tokens import conflicts
+from repokit.repo.special_tokens import conflicts, untyped
 from repokit.repo.stopping import EOS, Stopping
 from repokit.repo.token_ids import TOKENIZER_JSON
 from repokit.repo.tokenizer import ADDED_TOKENS, TOKENIZER_CONFIG
@@ -49,6 +49,35 @@ class ContradictingSpecialTokens(Rule):
                 f"has {printable(theirs, 40)!r} as {printable(role, 40)}, {config.path} has {printable(ours, 40)!r}"
             )
             yield self.finding(special_map.path, message, place=special_map.at(role), hint=f"delete {special_map.path}")
+
+
+class UntypedToken(Rule):
+    """A token in tokenizer_config.json is an object that does not say that it is a token.
+
+    transformers stops: "has to be either str or AddedToken but got: dict". In special_tokens_map.json it would be fine.
+    """
+
+    code = "TOK116"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (
+        Example("copied out of special_tokens_map.json", {TOKENIZER_CONFIG: {"pad_token": {"content": "<pad>"}}}),
+        Example("in a list", {TOKENIZER_CONFIG: {"additional_special_tokens": ["<s>", {"content": "</s>"}]}}),
+    )
+    good = (
+        Example(
+            "as transformers writes it", {TOKENIZER_CONFIG: {"pad_token": {"__type": "AddedToken", "content": "<pad>"}}}
+        ),
+        Example("text", {TOKENIZER_CONFIG: {"pad_token": "<pad>"}}),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        config = repository.tokenizer_config
+        for place in untyped(config) if config is not None else ():
+            if config is not None:
+                message = 'has a token that is an object without "__type": "AddedToken"'
+                yield self.finding(config.path, message, place=place, hint="write its text alone")
 
 
 class IdWithoutToken(Rule):
@@ -324,6 +353,7 @@ class LookalikeToken(Rule):
 
 RULES: Final = (
     ContradictingSpecialTokens(),
+    UntypedToken(),
     IdWithoutToken(),
     UnlistedEos(),
     DiscardedSpecialTokens(),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 GENERATION: Final = re.compile(r"\{%-?\s*generation\b")
 # A plain word looked for in what somebody said, or the clock in a comparison. Markup in quotes is what chats look for.
 TRIGGER: Final = re.compile(
-    r"""['"][A-Za-z0-9][A-Za-z0-9 ]*['"]\s+in\s+[\w.\[\]'"-]*content\b"""
+    r"""['"]([A-Za-z0-9][A-Za-z0-9 ]*)['"]\s+in\s+\w[\w.\[\]'"-]*(?:\.content|\[['"]content['"]\])(?!\w)"""
     r"""|strftime_now\([^)]*\)\s*(?:\|\s*\w+\s*)?(?:==|!=|[<>]=?|\bin\b)"""
 )
 RANDOM: Final = re.compile(r"\|\s*random\b")
@@ -129,7 +129,10 @@ class TriggeredTemplate(Rule):
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         for template in repository.chat_templates.all:
-            if found := TRIGGER.search(template.source):
+            conditions = (
+                found for found in TRIGGER.finditer(template.source) if not _is_key(found[1], template.source)
+            )
+            if found := next(conditions, None):
                 message = f"has a condition on words or on the date: {printable(found[0], 80)}"
                 yield self.finding(template.path, message, place=template.line_at(found.start()))
 
@@ -167,3 +170,8 @@ RULES: Final = (
     TriggeredTemplate(),
     GenerationTag(),
 )
+
+
+def _is_key(word: str | None, source: str) -> bool:
+    """Whether the template also reads what this word names: `'image' in part.content` then asks for a key."""
+    return word is not None and re.search(rf"\.{word}\b|\[['\"]{word}['\"]\]", source) is not None

@@ -1,0 +1,183 @@
+"""A workshop: checkpoints of a few kilobytes, written by the safetensors library itself, and builds of them."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import safetensors
+
+from repokit import api
+from repokit.builder.build import carry_out
+from repokit.builder.planner import make_plan
+from repokit.formats.tensors import DTYPE_BITS, HEADER_NAMES
+from repokit.schema.recipe import Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from repokit.builder.build import Built
+    from repokit.builder.plan import Plan
+
+Tensor = tuple[str, tuple[int, ...], bytes]  # dtype as a header spells it, shape, data
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "dtype": "float32",
+    "hidden_size": 8,
+    "max_position_embeddings": 64,
+    "model_type": "llama",
+    "num_hidden_layers": 2,
+    "tie_word_embeddings": False,
+    "vocab_size": 16,
+}
+
+
+def tensor(dtype: str, shape: tuple[int, ...], seed: int = 0) -> Tensor:
+    """Data that looks like small weights in every floating-point dtype, and like anything in the others."""
+    elements = 1
+    for dimension in shape:
+        elements *= dimension
+    width = DTYPE_BITS[dtype] // 8
+    rng = random.Random(seed)
+    if dtype not in {"F64", "F32", "F16", "BF16"}:
+        return dtype, shape, rng.randbytes(elements * width)
+    import struct
+
+    from repokit.builder.transforms.cast import cast
+
+    values = struct.pack(f"<{elements}d", *(rng.gauss(0, 0.1) for _ in range(elements)))
+    return dtype, shape, values if dtype == "F64" else bytes(cast(values, f"F64>{dtype}")) if elements else b""
+
+
+def model(dtype: str = "F32") -> dict[str, Tensor]:
+    """A llama of two layers, with an integer buffer beside its weights."""
+    shapes = {"model.embed_tokens.weight": (16, 8), "lm_head.weight": (16, 8), "model.norm.weight": (8,)}
+    for layer in range(2):
+        shapes[f"model.layers.{layer}.self_attn.q_proj.weight"] = (8, 8)
+        shapes[f"model.layers.{layer}.mlp.up_proj.weight"] = (24, 8)
+        shapes[f"model.layers.{layer}.input_layernorm.weight"] = (8,)
+    tensors = {name: tensor(dtype, shape, seed) for seed, (name, shape) in enumerate(shapes.items())}
+    return tensors | {"model.position_ids": ("I64", (1, 4), b"".join(n.to_bytes(8, "little") for n in range(4)))}
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """With the library's own writer."""
+    buffers = {name: ctypes.create_string_buffer(data, len(data)) for name, (_, _, data) in tensors.items()}
+    table = {
+        name: safetensors.TensorSpec(
+            dtype=HEADER_NAMES[dtype], shape=shape, data_ptr=ctypes.addressof(buffers[name]), data_len=len(data)
+        )
+        for name, (dtype, shape, data) in tensors.items()
+    }
+    safetensors.serialize_file(table, str(path), {"format": "pt"})
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """With the library's own reader."""
+    return {
+        name: (found["dtype"], tuple(found["shape"]), bytes(found["data"]))
+        for name, found in safetensors.deserialize(path.read_bytes())
+    }
+
+
+class Workshop:
+    """A folder with a checkpoint, where the recipe would lie, and `out`, which is built."""
+
+    model = staticmethod(model)
+    tensor = staticmethod(tensor)
+    config = CONFIG
+    write_safetensors = staticmethod(write_safetensors)
+    read_safetensors = staticmethod(read_safetensors)
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.output = folder / "out"
+
+    def checkpoint(
+        self,
+        tensors: Mapping[str, Tensor] | None = None,
+        *,
+        name: str = "checkpoint",
+        config: Mapping[str, Any] | None = None,
+        shards: int = 1,
+        files: Mapping[str, bytes | str] | None = None,
+    ) -> Path:
+        """Writes a checkpoint; `shards` of them in turn, with an index; `files` beside it."""
+        root = self.folder / name
+        root.mkdir(parents=True, exist_ok=True)
+        tensors = model() if tensors is None else tensors
+        (root / "config.json").write_text(json.dumps({**CONFIG, **(config or {})}, indent=2) + "\n")
+        if shards == 1:
+            write_safetensors(root / "model.safetensors", tensors)
+        else:
+            self._write_shards(root, tensors, shards)
+        for path, content in (files or {}).items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_bytes(content if isinstance(content, bytes) else content.encode())
+        return root
+
+    @staticmethod
+    def _write_shards(root: Path, tensors: Mapping[str, Tensor], shards: int) -> None:
+        files = [f"model-{number:05d}-of-{shards:05d}.safetensors" for number in range(1, shards + 1)]
+        weight_map = {name: files[place % shards] for place, name in enumerate(tensors)}
+        for file in files:
+            write_safetensors(root / file, {name: tensors[name] for name in tensors if weight_map[name] == file})
+        total = sum(len(data) for _, _, data in tensors.values())
+        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+        (root / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    @staticmethod
+    def recipe(**keys: Any) -> Recipe:
+        known = {"version": 1, "source": "./checkpoint", "output": "./out", "license": {"id": "apache-2.0"}}
+        return Recipe.model_validate({**known, **keys})
+
+    def plan(self, *, kept: tuple[str, ...] = (), **keys: Any) -> Plan:
+        return make_plan(self.recipe(**keys), folder=self.folder, kept=kept)
+
+    def build(self, *, kept: tuple[str, ...] = (), force: bool = False, jobs: int = 1, **keys: Any) -> Built:
+        """Without the linter, which a llama of this size would not please."""
+        return self.carry_out(self.plan(kept=kept, **keys), kept=kept, force=force, jobs=jobs)
+
+    @staticmethod
+    def carry_out(plan: Plan, **arguments: Any) -> Built:
+        return carry_out(plan, gate=lambda _source, _stage: None, **arguments)
+
+    def tensors(self, root: Path | None = None) -> dict[str, Tensor]:
+        """Every tensor of a built directory."""
+        found: dict[str, Tensor] = {}
+        for path in sorted((root or self.output).glob("*.safetensors")):
+            shard = read_safetensors(path)
+            assert not found.keys() & shard.keys(), "a tensor lies in two files"
+            found |= shard
+        return found
+
+    def read(self, path: str) -> bytes:
+        return (self.output / path).read_bytes()
+
+    def contents(self, root: Path | None = None) -> dict[str, bytes]:
+        """Every file by its path."""
+        root = root or self.output
+        return {
+            path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()
+        }
+
+    def hidden(self) -> list[str]:
+        """What builds left beside the output."""
+        return sorted(
+            path.name for path in self.output.parent.iterdir() if path.name.startswith(f".{self.output.name}.")
+        )
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path)
+
+
+@pytest.fixture
+def gate() -> api.Gate:
+    return api.Gate(api.Selection())
