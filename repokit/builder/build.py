@@ -71,9 +71,10 @@ def carry_out(
         place = staging.staging_path(target, plan.digest)
         staging.clean(target, keep=place)
         staging.check_target(target, force=force, kept=kept)
-        journal = _prepared(place)
+        journal = Journal(place)
         reused = journal.finished()
         staging.check_space(target, plan.size - sum(record.size for record in reused.values()))
+        _prepare(place, resumable=bool(reused))
         try:
             files = execute(plan, place, journal, jobs=jobs, advance=_Meter(progress, plan.size))
             _finish(plan, place, journal, files)
@@ -99,15 +100,13 @@ class _Meter:
         self._progress("write", self._done, self._total)
 
 
-def _prepared(place: Path) -> Journal:
-    """The staging directory of this plan: as an interrupted build left it, or new and empty."""
-    journal = Journal(place)
+def _prepare(place: Path, *, resumable: bool) -> None:
+    """Makes the staging directory of a plan: new and empty, unless an interrupted build left finished files in it."""
     if place.is_symlink() or (place.exists() and not place.is_dir()):
         place.unlink()
-    elif place.exists() and not journal.finished():
+    elif place.exists() and not resumable:
         shutil.rmtree(place)
     place.mkdir(mode=0o700, exist_ok=True)
-    return journal
 
 
 def _finish(plan: Plan, place: Path, journal: Journal, files: Sequence[ManifestFile]) -> None:

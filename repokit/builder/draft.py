@@ -69,8 +69,16 @@ def draft(path: Path, *, recipe_folder: Path) -> Draft:
 
 
 def _relative(path: Path, folder: Path) -> str:
-    """A path as a recipe in a folder spells it: `./run/checkpoint-40`, `../run`, `.`."""
+    """A path as a recipe in a folder spells it: `./run/checkpoint-40`, `../run`, `.`.
+
+    Raises:
+        InputError: It holds bytes that are no text, which a recipe cannot spell.
+    """
     relative = os.path.relpath(path.resolve(), folder.resolve())
+    try:
+        relative.encode()
+    except UnicodeEncodeError:
+        raise InputError("has a name that is not UTF-8", path=str(path), hint="rename it") from None
     return relative if relative.startswith("..") or relative == "." else f"./{relative}"
 
 

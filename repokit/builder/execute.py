@@ -129,12 +129,12 @@ class _Task:
             return None
         try:
             record = self._write(operation)
+            self.journal.append(record)
         except RepokitError as error:
             error.path = error.path or operation.path
             raise
         except OSError as error:
-            raise _explained(error, operation.path, operation.size) from None
-        self.journal.append(record)
+            raise explained(error, operation.path, operation.size) from None
         return record
 
     def _write(self, operation: WriteShard | WriteText | CopyFile) -> ManifestFile:
@@ -258,7 +258,8 @@ class _Output:
         return self._hash.hexdigest() if self._hash is not None else "0" * 64
 
 
-def _explained(error: OSError, path: str, wanted: int) -> BuildError:
+def explained(error: OSError, path: str, wanted: int) -> BuildError:
+    """What it means for a build that the file system refused to write `wanted` bytes."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         hint = "free some, or choose another output; what was there before is untouched"
         return NoSpace(f"did not fit on the disk: it needs {size(wanted)}", path=path, hint=hint)

@@ -41,8 +41,9 @@ def lock(target: Path) -> Iterator[None]:
     path = target.parent / f".{target.name}.repokit.lock"
     descriptor = _locked(path, target)
     try:
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n".encode())
+        with contextlib.suppress(OSError):  # on a full disk the lock holds all the same, it only has no name in it
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
         yield
     finally:
         path.unlink(missing_ok=True)

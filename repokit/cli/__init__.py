@@ -59,8 +59,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         result = app(args=None if arguments is None else list(arguments), standalone_mode=False)
         sys.stdout.flush()  # here, where a reader that went away is expected
     except KeyboardInterrupt:
-        Console().say("interrupted; run the same command again to go on")
-        return 130
+        return _interrupted()
     except RepokitError as error:
         Console().error(error)
         return error.exit_code
@@ -78,6 +77,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _interrupted() -> int:
+    Console().say("interrupted; run the same command again to go on")
+    return 130
+
+
 def _usage(error: Exception) -> int | None:
     """The exit code of typer's own errors, printed as it prints them; None for any other error.
 
@@ -85,8 +89,8 @@ def _usage(error: Exception) -> int | None:
     others.
     """
     show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
-    if type(error).__name__ == "Abort":
-        return 130
+    if type(error).__name__ == "Abort":  # what typer makes of Ctrl-C
+        return _interrupted()
     if show is None or not isinstance(code, int):
         return None
     show(file=sys.stderr)

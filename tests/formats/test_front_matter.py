@@ -6,7 +6,7 @@ from string import printable as printable_characters
 import pytest
 import yaml
 from huggingface_hub.repocard import REGEX_YAML_BLOCK
-from hypothesis import example, given, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from repokit.errors import LimitExceeded, MalformedFile, RepokitError
 from repokit.formats import front_matter
@@ -36,17 +36,20 @@ def card(metadata: str, body: str = "# Title\n") -> bytes:
 # ---------------------------------------------------------------- what is read
 
 
+@settings(deadline=None)
 @given(METADATA)
 def test_metadata_is_what_yaml_says(metadata: dict[str, object]) -> None:
     text = yaml.safe_dump(metadata, allow_unicode=True, sort_keys=False)
     assert parse_card(card(text), "README.md").metadata == yaml.safe_load(text)
 
 
+@settings(deadline=None)
 @given(METADATA, st.text(st.characters(codec="utf-8"), max_size=60))
 def test_the_body_is_kept_as_it_is(metadata: dict[str, object], body: str) -> None:
     assert parse_card(card(yaml.safe_dump(metadata), body), "README.md").body == body
 
 
+@settings(deadline=None)
 @given(METADATA)
 def test_lines_are_those_of_the_keys(metadata: dict[str, object]) -> None:
     content = card("# a comment\n" + yaml.safe_dump(metadata, sort_keys=False))
@@ -55,6 +58,7 @@ def test_lines_are_those_of_the_keys(metadata: dict[str, object]) -> None:
     assert {key: lines[number - 1].partition(":")[0] for key, number in found.items()} == {key: key for key in metadata}
 
 
+@settings(deadline=None)
 @given(NEARLY)
 @example("---\n---\n---\n")
 @example("\n---\nlicense: mit\n---  ")
@@ -98,12 +102,14 @@ def test_the_body_begins_on_its_line() -> None:
 # ---------------------------------------------------------------- what is refused
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_give_a_card_or_an_error_for_people(content: bytes) -> None:
     with suppress(RepokitError):
         parse_card(content, "README.md")
 
 
+@settings(deadline=None)
 @given(st.text(printable_characters + "é\u2028&*!<>", max_size=80))
 def test_any_text_gives_a_mapping_or_an_error_for_people(text: str) -> None:
     with suppress(RepokitError):

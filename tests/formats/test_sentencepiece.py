@@ -6,7 +6,7 @@ import io
 from contextlib import suppress
 
 import pytest
-from hypothesis import example, given, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from repokit.errors import MalformedFile
 from repokit.formats.sentencepiece import count_pieces
@@ -39,6 +39,7 @@ def test_what_is_no_model_says_why(content: bytes, what: str) -> None:
         count_pieces(content, "tokenizer.model")
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 @example(PIECE * 2)
 def test_any_bytes_are_a_model_or_malformed(content: bytes) -> None:

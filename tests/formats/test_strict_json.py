@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import example, given, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from repokit.errors import LimitExceeded, MalformedFile, RepokitError
 from repokit.formats import strict_json
@@ -33,17 +33,20 @@ def pointers(value: Any, pointer: str = "") -> list[tuple[str, Any]]:
 # ---------------------------------------------------------------- what is read
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_what_is_written_is_read_again(value: Any) -> None:
     assert loads(dumps(value), "x.json") == value
 
 
+@settings(deadline=None)
 @given(VALUES, st.fixed_dictionaries({"indent": st.sampled_from([None, 1, "\t"]), "ensure_ascii": st.booleans()}))
 def test_strict_documents_read_as_json_reads_them(value: Any, spelling: dict[str, Any]) -> None:
     text = json.dumps(value, **spelling)
     assert loads(text.encode(), "x.json") == json.loads(text)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(TEXT, st.integers(), max_size=6))
 def test_the_order_of_keys_is_kept(value: dict[str, int]) -> None:
     assert list(loads(dumps(value), "x.json")) == list(value)
@@ -62,12 +65,14 @@ def test_a_document_may_be_as_deep_as_the_limit() -> None:
 # ---------------------------------------------------------------- what is refused
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=80))
 def test_any_bytes_give_a_document_or_an_error_for_people(content: bytes) -> None:
     with suppress(RepokitError):
         loads(content, "x.json")
 
 
+@settings(deadline=None)
 @given(st.text('{}[]:,"\\ \n0123456789.eE-+trufalsn NaIity\ud800\ufeff', max_size=60))
 @example('{"a": 1}')
 def test_what_is_read_is_json(text: str) -> None:
@@ -120,6 +125,7 @@ def test_a_duplicate_key_is_the_second_one_of_its_object(text: str, place: str) 
     assert caught.value.place == place
 
 
+@settings(deadline=None)
 @given(VALUES, TEXT)
 def test_a_duplicate_key_is_found_at_any_depth(value: Any, key: str) -> None:
     name = json.dumps(key)
@@ -157,6 +163,7 @@ def position(text: str, place: tuple[int, int]) -> int:
     return sum(len(line) for line in text.splitlines(keepends=True)[: place[0] - 1]) + place[1] - 1
 
 
+@settings(deadline=None)
 @given(VALUES, st.sampled_from([None, 2]))
 def test_a_pointer_leads_to_its_value(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
@@ -166,6 +173,7 @@ def test_a_pointer_leads_to_its_value(value: Any, indent: int | None) -> None:
         assert json.JSONDecoder().raw_decode(text, position(text, place))[0] == expected
 
 
+@settings(deadline=None)
 @given(VALUES, TEXT, st.integers(0, 9))
 def test_a_pointer_to_what_is_not_there_leads_nowhere(value: Any, key: str, index: int) -> None:
     known = {pointer for pointer, _ in pointers(value)}

@@ -49,9 +49,8 @@ def load_report(directory: Path, **arguments: Any) -> LoadReport:
 
     config = json.loads((directory / "config.json").read_bytes())
     model_class = getattr(transformers, config["architectures"][0])
-    model, info = model_class.from_pretrained(
-        directory, local_files_only=True, device_map="auto", dtype="auto", output_loading_info=True, **arguments
-    )
+    asked = {"local_files_only": True, "device_map": "auto", "dtype": "auto", **arguments}
+    model, info = model_class.from_pretrained(directory, output_loading_info=True, **asked)
     return LoadReport(
         missing=frozenset(info["missing_keys"]),
         unexpected=frozenset(info["unexpected_keys"]),

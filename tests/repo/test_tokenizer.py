@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from tokenizers import AddedToken, Tokenizer as Library
 
 from repokit.errors import MalformedFile, UnsupportedSource
@@ -45,6 +45,7 @@ def tokenizer(files: dict[str, bytes | dict[str, Any]]) -> Tokenizer:
 # ---------------------------------------------------------------- ids
 
 
+@settings(deadline=None)
 @given(VOCABULARY, ADDED)
 @example({"a": 0, "b": 1, "d": 5}, [("x", 6), ("y", 6), ("d", 5), ("z", 9)])
 @example({}, [("x", 6), ("y", 6)])
@@ -55,6 +56,7 @@ def test_ids_are_those_that_the_library_gives(vocabulary: dict[str, int], added:
     assert dict(tokenizer({"tokenizer.json": content}).ids) == {token: library.token_to_id(token) for token in tokens}
 
 
+@settings(deadline=None)
 @given(VOCABULARY, ADDED, st.lists(WORDS, min_size=1, max_size=4))
 def test_appended_tokens_get_the_ids_that_the_library_gives(
     vocabulary: dict[str, int], added: list[tuple[str, int]], named: list[str]
@@ -68,6 +70,7 @@ def test_appended_tokens_get_the_ids_that_the_library_gives(
     assert {token.content: token.id for token in found.appended} == expected
 
 
+@settings(deadline=None)
 @given(VOCABULARY, ADDED)
 def test_the_size_is_what_the_library_counts(vocabulary: dict[str, int], added: list[tuple[str, int]]) -> None:
     content = document(vocabulary, added)

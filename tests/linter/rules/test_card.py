@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from repokit.linter.engine import lint
 from repokit.linter.finding import Report, Severity
@@ -34,17 +34,20 @@ def codes(metadata: str, body: str = "# Title\n") -> set[str]:
 # ---------------------------------------------------------------- any card
 
 
+@settings(deadline=None)
 @given(METADATA)
 def test_any_metadata_is_judged(metadata: dict[str, object]) -> None:
     assert report(yaml.safe_dump(metadata)).coverage.broken == {}
 
 
+@settings(deadline=None)
 @given(METADATA)
 def test_values_reach_no_terminal_as_they_are(metadata: dict[str, object]) -> None:
     parts = ((finding.message, finding.hint or "x") for finding in report(yaml.safe_dump(metadata)).findings)
     assert [part for pair in parts for part in pair if not part.isprintable()] == []
 
 
+@settings(deadline=None)
 @given(METADATA)
 def test_findings_stand_at_a_line_of_the_front_matter(metadata: dict[str, object]) -> None:
     text = yaml.safe_dump(metadata)

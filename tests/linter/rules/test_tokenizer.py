@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from repokit.linter.engine import lint
 from repokit.linter.examples import Change, Example, tokenizer_json
@@ -129,6 +129,7 @@ def test_a_language_model_with_vocab_and_merges_has_a_tokenizer() -> None:
 # ---------------------------------------------------------------- text from outside
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1, max_size=12).filter(str.isprintable).map(lambda text: text + "\x1b\u202e\n"))
 def test_tokens_reach_no_terminal_as_they_are(token: str) -> None:
     change = {"tokenizer.json": with_added(token, 90), "tokenizer_config.json": {"mask_token": token + "x"}}

@@ -1,0 +1,362 @@
+"""What this version does not build from is refused by its name, with advice; what it does, by files that are broken."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from repokit.builder.layouts import check_supported
+from repokit.builder.sources import Role, open_checkpoint, role_of
+from repokit.errors import InputError, MalformedFile, MissingInput, UnsupportedSource
+
+CONFIG = "config.json"
+
+
+@pytest.fixture
+def refusal(tmp_path):
+    """The error with which a directory of these files is refused."""
+
+    def refuse(files, expected=InputError):
+        root = tmp_path / "x"
+        for path, content in files.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_bytes(content.encode() if isinstance(content, str) else content)
+        with pytest.raises(expected) as caught:
+            check_supported(open_checkpoint(root))
+        return caught.value
+
+    return refuse
+
+
+# ------------------------------------------------------------------------------------------------ other layouts
+
+UNSUPPORTED = {
+    "DCP": (["config.json", "pytorch_model_fsdp_0/.metadata", "pytorch_model_fsdp_0/__0_0.distcp"], "torch.distributed", "accelerate merge-weights"),
+    "DCP at the top": ([".metadata", "__0_0.distcp", "__1_0.distcp"], "torch.distributed", "accelerate merge-weights"),
+    "ZeRO": (
+        ["config.json", "latest", "zero_to_fp32.py", "global_step4/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt", "global_step4/mp_rank_00_model_states.pt"],
+        "DeepSpeed ZeRO",
+        "zero_to_fp32.py",
+    ),
+    "ZeRO 3": (["global_step4/zero_pp_rank_0_mp_rank_00_model_states.pt"], "DeepSpeed ZeRO", "zero_to_fp32.py"),
+    "verl FSDP": (["config.json", "model_world_size_2_rank_0.pt", "model_world_size_2_rank_1.pt"], "one file per training rank", "model_merger"),
+    "FSDP ranks": (["config.json", "pytorch_model_fsdp_rank0.bin"], "one file per training rank", "merge it"),
+    "Megatron": (["latest_checkpointed_iteration.txt", "iter_0000100/mp_rank_00/model_optim_rng.pt"], "Megatron", "Megatron-Bridge"),
+    "Orbax": (["_CHECKPOINT_METADATA", "default/manifest.ocdbt", "default/d/x"], "Orbax", "save_pretrained"),
+    "GGUF": (["model-Q4_K_M.gguf"], "GGUF", "repokit push"),
+    "adapter": (["adapter_config.json", "README.md"], "PEFT adapter", "merge_and_unload"),
+    "pickled adapter": (["adapter_config.json", "adapter_model.bin"], "PEFT adapter", "merge_and_unload"),
+    "diffusers": (["model_index.json", "unet/config.json", "unet/diffusion_pytorch_model.safetensors"], "diffusers pipeline", "repokit push"),
+    "ONNX": (["config.json", "onnx/model.onnx"], "ONNX", "repokit push"),
+    "Keras": (["config.json", "tf_model.h5"], "Keras or Flax", "save_pretrained"),
+    "Flax": (["config.json", "flax_model.msgpack"], "Keras or Flax", "save_pretrained"),
+    "pickle": (["config.json", "pytorch_model.bin"], "a pickle", "save_pretrained"),
+    "sharded pickle": (["config.json", "pytorch_model.bin.index.json", "pytorch_model-00001-of-00002.bin"], "a pickle", "save_pretrained"),
+    "Meta": (["params.json", "consolidated.00.pth"], "a pickle", "save_pretrained"),
+    "Lightning": (["epoch=3-step=40.ckpt"], "a pickle", "save_pretrained"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", UNSUPPORTED)
+def test_a_layout_is_refused_by_its_name(refusal, layout):
+    files, name, _ = UNSUPPORTED[layout]
+    assert name in str(refusal(dict.fromkeys(files, b"x"), UnsupportedSource))
+
+
+@pytest.mark.parametrize("layout", UNSUPPORTED)
+def test_a_refusal_says_what_to_do(refusal, layout):
+    files, _, advice = UNSUPPORTED[layout]
+    assert advice in refusal(dict.fromkeys(files, b"x"), UnsupportedSource).hint
+
+
+def test_an_adapter_with_its_weights_is_refused(refusal, workshop):
+    root = workshop.checkpoint(files={"adapter_config.json": "{}"})
+    (root / "model.safetensors").rename(root / "adapter_model.safetensors")
+    with pytest.raises(UnsupportedSource, match="PEFT adapter"):
+        workshop.plan()
+
+
+def test_a_part_of_a_diffusers_pipeline_is_refused(workshop):
+    root = workshop.checkpoint(config={"_diffusers_version": "0.35.0"})
+    (root / "model.safetensors").rename(root / "diffusion_pytorch_model.safetensors")
+    with pytest.raises(UnsupportedSource, match="diffusers"):
+        workshop.plan()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"quantization_config": {"quant_method": "gptq"}},
+        {"compression_config": {"quant_method": "gptq"}},
+        {"text_config": {"quantization_config": {"quant_method": "gptq"}}},
+    ],
+)
+def test_a_quantized_model_is_refused_by_its_method(workshop, config):
+    workshop.checkpoint(config=config)
+    with pytest.raises(UnsupportedSource, match=r"is quantized \(gptq\)"):
+        workshop.plan()
+
+
+def test_an_output_directory_names_its_best_checkpoint(refusal):
+    state = json.dumps({"best_model_checkpoint": "/x/checkpoint-20"})
+    files = {"checkpoint-20/model.safetensors": "x", "checkpoint-100/trainer_state.json": state}
+    error = refusal(files)
+    assert "is an output directory with 2 checkpoints" in str(error)
+    assert error.hint.endswith("/checkpoint-20")
+
+
+# ------------------------------------------------------------------------------------------------ nothing to build
+
+
+@pytest.mark.parametrize("files", [{CONFIG: "{}"}, {"README.md": "x"}, {CONFIG: "{}", "optimizer.pt": "x"}])
+def test_a_directory_without_weights_is_refused(refusal, files):
+    assert "has no weights" in str(refusal(files, MissingInput))
+
+
+def test_weights_without_a_config_are_refused(workshop):
+    (workshop.checkpoint() / CONFIG).unlink()
+    with pytest.raises(MissingInput, match=r"has weights and no config\.json"):
+        workshop.plan()
+
+
+def test_shards_without_an_index_are_refused(workshop):
+    (workshop.checkpoint(shards=3) / "model.safetensors.index.json").unlink()
+    with pytest.raises(MissingInput, match=r"has 3 shards and no model\.safetensors\.index\.json"):
+        workshop.plan()
+
+
+def test_weights_under_a_name_of_their_own_are_refused(workshop):
+    root = workshop.checkpoint()
+    (root / "model.safetensors").rename(root / "weights.safetensors")
+    with pytest.raises(InputError, match=r"has weights that no loader looks for: weights\.safetensors"):
+        workshop.plan()
+
+
+def test_two_sets_of_weights_are_refused(workshop):
+    workshop.checkpoint(shards=3)
+    workshop.checkpoint()
+    with pytest.raises(InputError, match="two sets of weights"):
+        workshop.plan()
+
+
+def test_one_variant_is_built_under_the_plain_name(workshop):
+    root = workshop.checkpoint()
+    (root / "model.safetensors").rename(root / "model.fp16.safetensors")
+    workshop.build()
+    assert workshop.tensors() == workshop.model()
+    assert (workshop.output / "model.safetensors").is_file()
+
+
+def test_several_variants_are_refused(workshop):
+    root = workshop.checkpoint()
+    (root / "model.fp16.safetensors").write_bytes((root / "model.safetensors").read_bytes())
+    (root / "model.safetensors").rename(root / "model.bf16.safetensors")
+    with pytest.raises(InputError, match="has 2 variants of its weights"):
+        workshop.plan()
+
+
+def test_a_variant_beside_the_plain_weights_is_left_out(workshop):
+    root = workshop.checkpoint()
+    (root / "model.fp16.safetensors").write_bytes((root / "model.safetensors").read_bytes())
+    assert [file.path for file in workshop.plan().left_out] == ["model.fp16.safetensors"]
+
+
+def test_a_directory_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(MissingInput, match="does not exist"):
+        open_checkpoint(tmp_path / "nowhere")
+
+
+def test_an_empty_directory_is_refused(tmp_path):
+    with pytest.raises(MissingInput, match="is empty"):
+        open_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("make", [lambda path: path.write_bytes(b"x"), os.mkfifo])
+def test_what_is_no_directory_is_refused(tmp_path, make):
+    make(tmp_path / "x")
+    with pytest.raises(UnsupportedSource, match="is not a directory"):
+        open_checkpoint(tmp_path / "x")
+
+
+@pytest.fixture
+def nobody():
+    """Runs as a user without rights where the tests run as root, whom no mode stops."""
+    if os.geteuid() == 0:
+        os.seteuid(65534)
+        yield
+        os.seteuid(0)
+    else:
+        yield
+
+
+@pytest.mark.parametrize("inside", [".", "deeper"])
+def test_a_directory_that_may_not_be_read_is_refused(tmp_path, request, inside):
+    root = tmp_path / "x"
+    (root / inside).mkdir(parents=True)
+    root.chmod(0)
+    request.getfixturevalue("nobody")
+    with pytest.raises(MissingInput, match=r"cannot be (read|listed): Permission denied"):
+        open_checkpoint(root / inside)
+
+
+# ------------------------------------------------------------------------------------------------ broken weights
+
+
+def test_a_truncated_file_is_refused(workshop):
+    weights = workshop.checkpoint() / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(MalformedFile, match=r"model\.safetensors: is truncated"):
+        workshop.plan()
+
+
+def test_a_pointer_is_refused_by_its_name(workshop):
+    weights = workshop.checkpoint() / "model.safetensors"
+    weights.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
+    with pytest.raises(MalformedFile, match="is a Git LFS pointer"):
+        workshop.plan()
+
+
+def test_a_truncated_shard_is_refused(workshop):
+    shard = workshop.checkpoint(shards=3) / "model-00002-of-00003.safetensors"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    with pytest.raises(MalformedFile, match=r"model-00002-of-00003\.safetensors: is truncated"):
+        workshop.plan()
+
+
+def test_a_missing_shard_is_refused(workshop):
+    (workshop.checkpoint(shards=3) / "model-00002-of-00003.safetensors").unlink()
+    with pytest.raises(MissingInput, match=r"names 1 shard that is not there: model-00002-of-00003\.safetensors"):
+        workshop.plan()
+
+
+def test_all_shards_missing_are_named(workshop):
+    for shard in workshop.checkpoint(shards=3).glob("*.safetensors"):
+        shard.unlink()
+    with pytest.raises(MissingInput, match="names 3 shards that are not there"):
+        workshop.plan()
+
+
+@pytest.mark.parametrize(
+    "shard",
+    ["../outside.safetensors", "/etc/passwd", "a/../../x.safetensors", "x.bin", "C:\\x.safetensors", "~/x.safetensors"],
+)
+def test_a_shard_that_leads_elsewhere_is_refused(workshop, shard):
+    write_index(workshop, lambda weight_map: weight_map.update({"model.norm.weight": shard}))
+    with pytest.raises(MalformedFile, match=r"which is no \.safetensors file inside the checkpoint"):
+        workshop.plan()
+
+
+def write_index(workshop, change):
+    path = workshop.checkpoint(shards=3) / "model.safetensors.index.json"
+    index = json.loads(path.read_text())
+    change(index["weight_map"])
+    path.write_text(json.dumps(index))
+
+
+def test_a_tensor_that_no_shard_holds_is_refused(workshop):
+    write_index(workshop, lambda weight_map: weight_map.update(more="model-00001-of-00003.safetensors"))
+    with pytest.raises(MalformedFile, match="names 1 tensor that its shards do not hold: more"):
+        workshop.plan()
+
+
+def test_a_tensor_that_the_index_does_not_name_is_refused(workshop):
+    """Left out in silence, it would be missing from a repository that looks whole."""
+    write_index(workshop, lambda weight_map: weight_map.pop("lm_head.weight"))
+    with pytest.raises(MalformedFile, match=r"does not name 1 tensor that its shards hold: lm_head\.weight"):
+        workshop.plan()
+
+
+def test_a_tensor_that_two_shards_hold_is_refused(workshop):
+    root = workshop.checkpoint(shards=3)
+    shards = sorted(root.glob("*.safetensors"))
+    first, second = map(workshop.read_safetensors, shards[:2])
+    workshop.write_safetensors(shards[0], {**first, next(iter(second)): workshop.tensor("F32", (1,))})
+    with pytest.raises(MalformedFile, match="finds 1 tensor in two shards"):
+        workshop.plan()
+
+
+@pytest.mark.parametrize("shard", [None, 7, ["x"]])
+def test_a_tensor_that_is_placed_in_no_file_is_refused(workshop, shard):
+    write_index(workshop, lambda weight_map: weight_map.update({"model.norm.weight": shard}))
+    with pytest.raises(MalformedFile, match=r"places 1 tensor in no file: model\.norm\.weight"):
+        workshop.plan()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", '{"weight_map": {}}', '{"weight_map": 7}', '{"a": 1, "a": 1}']
+)
+def test_an_index_that_is_none_is_refused(workshop, content):
+    (workshop.checkpoint(shards=3) / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(MalformedFile, match=r"model\.safetensors\.index\.json"):
+        workshop.plan()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"a": NaN}', '{"a": 1, "a": 1}'])
+def test_a_config_that_is_none_is_refused(workshop, content):
+    (workshop.checkpoint() / CONFIG).write_text(content)
+    with pytest.raises(MalformedFile, match=r"config\.json"):
+        workshop.plan()
+
+
+# ------------------------------------------------------------------------------------------------ roles
+
+ROLES = {
+    "model.safetensors": Role.WEIGHTS,
+    "model-00001-of-00002.safetensors": Role.WEIGHTS,
+    "model.safetensors.index.json": Role.WEIGHTS,
+    "model.safetensors.index.fp16.json": Role.WEIGHTS,
+    "config.json": Role.CONFIG,
+    "generation_config.json": Role.CONFIG,
+    "tokenizer.json": Role.TOKENIZER,
+    "tokenizer.model.v3": Role.TOKENIZER,
+    "tekken.json": Role.TOKENIZER,
+    "vocab.txt": Role.TOKENIZER,
+    "preprocessor_config.json": Role.PROCESSOR,
+    "chat_template.jinja": Role.CHAT_TEMPLATE,
+    "chat_template.json": Role.CHAT_TEMPLATE,
+    "additional_chat_templates/rag.jinja": Role.CHAT_TEMPLATE,
+    "README.md": Role.CARD,
+    "LICENSE": Role.LICENSE,
+    "NOTICE.txt": Role.NOTICE,
+    "modeling_x.py": Role.CODE,
+    "deep/er/modeling_x.py": Role.CODE,
+    "optimizer.pt": Role.TRAINING,
+    "optimizer.bin": Role.TRAINING,
+    "optimizer_0/x.distcp": Role.TRAINING,
+    "scheduler.pt": Role.TRAINING,
+    "scaler.pt": Role.TRAINING,
+    "sampler_1.bin": Role.TRAINING,
+    "rng_state.pth": Role.TRAINING,
+    "rng_state_12.pth": Role.TRAINING,
+    "random_states_0.pkl": Role.TRAINING,
+    "trainer_state.json": Role.TRAINING,
+    "training_args.bin": Role.TRAINING,
+    "zero_to_fp32.py": Role.TRAINING,
+    "latest": Role.TRAINING,
+    "global_step12/x.pt": Role.TRAINING,
+    "runs/x/events.out.tfevents.17": Role.LOG,
+    "wandb/run-1/files/x.yaml": Role.LOG,
+    "train.log": Role.LOG,
+    "checkpoint-5/optimizer.pt": Role.CHECKPOINT,
+    "checkpoint-5/model.safetensors": Role.CHECKPOINT,
+    "pytorch_model.bin": Role.PICKLE,
+    "consolidated.00.pth": Role.PICKLE,
+    "last.ckpt": Role.PICKLE,
+    "notes.txt": Role.UNKNOWN,
+    ".env": Role.UNKNOWN,
+    "deep/config.json": Role.UNKNOWN,
+    "deep/model.safetensors": Role.UNKNOWN,
+    "checkpoint-x/config.json": Role.UNKNOWN,
+    "my_config.json": Role.UNKNOWN,
+}
+
+
+@pytest.mark.parametrize("path", ROLES)
+def test_a_file_has_its_role(path):
+    assert role_of(path) is ROLES[path]
+
+
+def test_every_role_is_tested():
+    assert set(ROLES.values()) == set(Role)
