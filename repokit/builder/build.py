@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repokit.builder import staging
-from repokit.builder.execute import execute
+from repokit.builder.execute import execute, explained
 from repokit.builder.journal import Journal
 from repokit.builder.preview import Preview
 from repokit.operations import DeleteFile
@@ -74,15 +74,17 @@ def carry_out(
         journal = Journal(place)
         reused = journal.finished()
         staging.check_space(target, plan.size - sum(record.size for record in reused.values()))
-        _prepare(place, resumable=bool(reused))
         try:
+            _prepare(place, resumable=bool(reused))
             files = execute(plan, place, journal, jobs=jobs, advance=_Meter(progress, plan.size))
             _finish(plan, place, journal, files)
             progress("verify", plan.size, plan.size)
             gate(Directory(place, label=plan.output), "output")
             staging.publish(place, target)
-        except Exception:  # what is left of a failed build is of no use; an interrupted one is gone on with
+        except Exception as error:  # what is left of a failed build is of no use; an interrupted one is gone on with
             shutil.rmtree(place, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise explained(error, plan.output, plan.size) from None
             raise
     return Built(target, tuple(files), len(reused))
 

@@ -19,6 +19,8 @@ from repokit.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+INTERRUPTED = 130
+
 # rich_markup_mode=None: rich's help makes `--help` twice as slow (measured), and says nothing more.
 app = typer.Typer(
     name="repokit",
@@ -74,12 +76,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
             raise
         Console().error(_internal(error))
         return InternalError.exit_code
+    if result == INTERRUPTED:  # what typer makes of Ctrl-C inside a command
+        return _interrupted()
     return result if isinstance(result, int) else 0
 
 
 def _interrupted() -> int:
     Console().say("interrupted; run the same command again to go on")
-    return 130
+    return INTERRUPTED
 
 
 def _usage(error: Exception) -> int | None:
@@ -89,8 +93,8 @@ def _usage(error: Exception) -> int | None:
     others.
     """
     show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
-    if type(error).__name__ == "Abort":  # what typer makes of Ctrl-C
-        return _interrupted()
+    if type(error).__name__ == "Abort":  # the end of standard input, where something was asked
+        return INTERRUPTED
     if show is None or not isinstance(code, int):
         return None
     show(file=sys.stderr)

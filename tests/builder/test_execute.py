@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -38,9 +39,10 @@ def straightforward(tensors, dtype="F32"):
 
 
 @pytest.mark.parametrize("chunk", [8, 24, 1024 * 1024])
-@pytest.mark.parametrize(("asked", "dtype"), [("auto", "F32"), ("bfloat16", "BF16")])
+@pytest.mark.parametrize("dtypes", [("auto", "F32"), ("bfloat16", "BF16")])
 @pytest.mark.parametrize("shards", [1, 3])
-def test_a_file_has_the_bytes_of_the_straightforward_construction(workshop, monkeypatch, chunk, asked, dtype, shards):
+def test_a_file_has_the_bytes_of_the_straightforward_construction(workshop, monkeypatch, chunk, dtypes, shards):
+    asked, dtype = dtypes
     monkeypatch.setattr(execute, "CHUNK", chunk)
     workshop.checkpoint(shards=shards)
     workshop.build(weights={"dtype": asked, "max_shard_size": "1GB"})
@@ -221,7 +223,7 @@ def test_a_refused_build_leaves_the_target_as_it_was(workshop, error):
 # ------------------------------------------------------------------------------------------------ file systems
 
 
-def failing(monkeypatch, call, error, *, after=0):
+def failing(monkeypatch, call, code, *, after=0):
     """Makes a system call fail, from the given call on. What the kernel would answer cannot be had otherwise."""
     calls = []
     original = getattr(os, call)
@@ -229,16 +231,14 @@ def failing(monkeypatch, call, error, *, after=0):
     def fail(*arguments, **more):
         calls.append(arguments)
         if len(calls) > after:
-            raise OSError(error, os.strerror(error))
+            raise OSError(code, os.strerror(code))
         return original(*arguments, **more)
 
-    monkeypatch.setattr(execute.os, call, fail)
+    monkeypatch.setattr(os, call, fail)
 
 
 @pytest.mark.parametrize("after", [0, 1, 5])
 def test_a_full_disk_is_called_one(workshop, monkeypatch, after):
-    import errno
-
     workshop.checkpoint()
     failing(monkeypatch, "write", errno.ENOSPC, after=after)
     with pytest.raises(NoSpace, match="did not fit on the disk"):
@@ -247,27 +247,23 @@ def test_a_full_disk_is_called_one(workshop, monkeypatch, after):
 
 @pytest.mark.parametrize("code", ["EIO", "EROFS", "EFBIG"])
 def test_another_error_of_the_disk_is_named(workshop, monkeypatch, code):
-    import errno
-
     workshop.checkpoint()
     failing(monkeypatch, "write", getattr(errno, code))
     with pytest.raises(BuildError, match="cannot be written: "):
         workshop.build()
 
 
-def test_an_error_while_syncing_stops_the_build(workshop, monkeypatch):
-    import errno
-
+@pytest.mark.parametrize("after", range(9))
+def test_an_error_while_syncing_stops_the_build(workshop, monkeypatch, after):
+    """Files, the journal, the manifest, folders: the last one, that of the parent, comes after the publish."""
     workshop.checkpoint()
-    failing(monkeypatch, "fsync", errno.EIO)
+    failing(monkeypatch, "fsync", errno.EIO, after=after)
     with pytest.raises(BuildError):
         workshop.build()
     assert not workshop.output.exists()
 
 
 def test_a_source_that_cannot_be_read_is_not_called_one_that_cannot_be_written(workshop, monkeypatch):
-    import errno
-
     workshop.checkpoint()
     failing(monkeypatch, "preadv", errno.EIO)
     with pytest.raises(MissingInput, match=r"cannot be read: Input/output error"):
@@ -275,8 +271,6 @@ def test_a_source_that_cannot_be_read_is_not_called_one_that_cannot_be_written(w
 
 
 def test_the_first_failure_of_several_jobs_is_the_one_that_is_told(workshop, monkeypatch):
-    import errno
-
     workshop.checkpoint(shards=3)
     failing(monkeypatch, "write", errno.ENOSPC)
     with pytest.raises(NoSpace):
