@@ -59,16 +59,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code; every error is printed as what, why and what next."""
     try:
         result = app(args=None if arguments is None else list(arguments), standalone_mode=False)
-        sys.stdout.flush()  # here, where a reader that went away is expected
     except KeyboardInterrupt:
         return _interrupted()
     except RepokitError as error:
         Console().error(error)
         return error.exit_code
-    except BrokenPipeError:
-        # The reader of our output is gone (`repokit rules | head`); nothing more can be said to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
         if (code := _usage(error)) is not None:
             return code

@@ -60,7 +60,12 @@ class Console:
 
     def data(self, text: str) -> None:
         """A line, or lines, of what was asked for."""
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        try:
+            sys.stdout.write(text if text.endswith("\n") else text + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader is gone (`repokit rules | head`): nothing more can be said to it, and nothing is wrong.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def result(self, text: str, document: Mapping[str, Any], *, quiet: str) -> None:
         """What was done, in the chosen format: as text, as a JSON object, or as the one value that a script needs."""
