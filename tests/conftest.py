@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,10 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 # What would change how a command behaves: the settings of whoever runs the tests.
 _SETTINGS = ("HF_", "HUGGING_FACE_", "REPOKIT_", "NO_COLOR", "PYTHON")
+_KEPT = {"PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE"}  # where bytecode goes changes no answer
+
+# The discard port: a call that forgot its endpoint fails instead of leaving the machine.
+NOWHERE = "http://127.0.0.1:9"
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -28,7 +32,7 @@ def checkout() -> Path:
 @pytest.fixture(scope="session")
 def environment() -> dict[str, str]:
     """An environment in which Python finds this checkout first, and no setting of the person who runs the tests."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
+    kept = {name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(_SETTINGS)}
     return {**kept, "PYTHONPATH": str(CHECKOUT)}
 
 
@@ -55,3 +59,25 @@ def checkpoint(tmp_path: Path) -> Path:
     """A copy of the checkpoint that `repokit demo` starts from: a Trainer wrote it, leftovers included."""
     shutil.copytree(CHECKOUT / "repokit" / "data" / "demo" / "trainer-output", tmp_path / "run")
     return tmp_path / "run" / "checkpoint-200"
+
+
+@pytest.fixture
+def real_client(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """huggingface_hub with a home of its own, no token, no xet, and no address but the one that a test gives it."""
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    home = tmp_path_factory.mktemp("hugging-face-home")
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(home))
+    monkeypatch.setattr(constants, "ENDPOINT", NOWHERE)
+    template = NOWHERE + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(home / "hub"))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(home / "token"))
+    monkeypatch.setattr(constants, "HF_STORED_TOKENS_PATH", str(home / "stored_tokens"))
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
+    yield
+    huggingface_hub.close_session()

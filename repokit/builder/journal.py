@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from typing import TYPE_CHECKING, Final
@@ -32,7 +31,7 @@ class Journal:
             return found
         for line in lines:
             try:
-                record = ManifestFile.model_validate(json.loads(line))
+                record = ManifestFile.model_validate_json(line)
                 whole = (self._staging / record.path).stat().st_size == record.size
             except (OSError, ValueError):  # the line that was being written when the build was killed
                 continue

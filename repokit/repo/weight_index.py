@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
+
+from repokit.formats.paths import unsafe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,17 +72,7 @@ def is_shard_path(shard: str) -> bool:
     huggingface_hub refuses an extension that differs from the index's own, and what leaves the folder; transformers
     5.24 joins whatever stands here to the folder and opens it.
     """
-    return shard.endswith(SUFFIX) and is_plain_path(shard)
-
-
-def is_plain_path(path: str) -> bool:
-    """Whether a path read from a file stays inside its folder on every system, in its only spelling."""
-    # NFKC: full-width dots and slashes, which some file systems and archivers fold to the real ones.
-    folded = unicodedata.normalize("NFKC", path)
-    if not path.isprintable() or "\\" in folded or ":" in folded or path.startswith("~") or len(path) > 4096:
-        return False
-    parts = folded.split("/")
-    return all(part not in {"", ".", ".."} and len(part.encode()) <= 255 for part in parts)
+    return shard.endswith(SUFFIX) and unsafe(shard) is None
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ import pytest
 os.environ.setdefault("HF_HUB_DISABLE_XET", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
-import huggingface_hub
-from huggingface_hub import HfApi, constants
+from huggingface_hub import HfApi
 
 from repokit.publisher.push import push
 from repokit.rehearsal import Hub
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REPO = "rehearsal/model"
-NOWHERE = "http://127.0.0.1:9"  # the discard port: a call that forgot its endpoint fails instead of leaving the machine
 
 FILES = {
     "README.md": b"---\nlicense: mit\nlanguage: en\n---\n# Model\n",
@@ -34,21 +32,8 @@ FILES = {
 
 
 @pytest.fixture(autouse=True)
-def real_client(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    home = tmp_path_factory.mktemp("hugging-face-home")
-    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HF_HOME", str(home))
-    monkeypatch.setattr(constants, "ENDPOINT", NOWHERE)
-    template = NOWHERE + "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(home / "hub"))
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(home / "token"))
-    monkeypatch.setattr(constants, "HF_STORED_TOKENS_PATH", str(home / "stored_tokens"))
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
-    yield
-    huggingface_hub.close_session()
+def _alone(real_client: None) -> None:
+    """Every test here talks to a Hub on this machine, or to none."""
 
 
 @pytest.fixture

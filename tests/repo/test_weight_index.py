@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from repokit.repo.document import Document
-from repokit.repo.weight_index import Index, is_plain_path, is_shard_path, placement
+from repokit.repo.weight_index import Index, is_shard_path, placement
 
 
 def index(weight_map: dict[str, str], path: str = "model.safetensors.index.json") -> Index:
@@ -53,12 +53,12 @@ def test_shards_that_lead_away_are_refused_and_not_listed() -> None:
     ],
 )
 def test_paths_that_are_not_opened(path: str) -> None:
-    assert not is_plain_path(path)
+    assert not is_shard_path(path)
 
 
 @pytest.mark.parametrize("path", ["a.safetensors", "sub/a.safetensors", "a..b.safetensors", "modèle.safetensors"])
 def test_plain_paths(path: str) -> None:
-    assert is_plain_path(path)
+    assert is_shard_path(path)
 
 
 @pytest.mark.parametrize("path", ["model.bin", "model.safetensors.index.json", "safetensors"])
@@ -70,8 +70,9 @@ def test_a_shard_is_a_safetensors_file(path: str) -> None:
     st.text(max_size=30)
     | st.lists(st.sampled_from(["..", ".", "", "a", "~", "C:", "\\", "\uff0e\uff0e"]), max_size=5).map("/".join)
 )
-def test_a_plain_path_never_leaves_its_folder(path: str) -> None:
-    if is_plain_path(path):
+def test_a_shard_path_never_leaves_its_folder(stem: str) -> None:
+    path = f"{stem}/model.safetensors"
+    if is_shard_path(path):
         folded = unicodedata.normalize("NFKC", path)
         joined = posixpath.normpath(posixpath.join("/folder", folded))
         assert joined == f"/folder/{folded}"
