@@ -19,7 +19,7 @@ source: ./checkpoint
 output: ./out
 license: {id: apache-2.0}
 weights: {dtype: bfloat16, max_shard_size: 8KB}
-card: {summary: "A tiny decoder – with an umlaut: ä.", tags: [b, a]}
+card: {summary: "A tiny decoder with umlauts: äöü.", tags: [b, a]}
 """
 # (name of the folder, environment, seconds that the files are older)
 MACHINES = (
@@ -36,10 +36,13 @@ def on_machine(root: Path, environment: dict[str, str], age: int) -> tuple[dict[
         moment = path.stat().st_mtime - age
         os.utime(path, (moment, moment))
     (root / "repokit.yaml").write_text(RECIPE, encoding="utf-8")
-    run = {"cwd": root, "env": {**os.environ, **environment}, "check": True, "capture_output": True}
     jobs = str(1 + len(environment["TZ"]) % 2)
-    subprocess.run([sys.executable, "-m", "repokit", "build", "--jobs", jobs, "-q"], **run)
-    report = subprocess.run([sys.executable, "-m", "repokit", "lint", "out", "--json"], **run).stdout
+    answers = []
+    for arguments in (["build", "--jobs", jobs, "-q"], ["lint", "out", "--json"]):
+        command = [sys.executable, "-m", "repokit", *arguments]
+        run = subprocess.run(command, cwd=root, env={**os.environ, **environment}, capture_output=True, check=True)
+        answers.append(run.stdout)
+    report = answers[-1]
     output = root / "out"
     return {str(path.relative_to(output)): path.read_bytes() for path in sorted(output.rglob("*"))}, report
 

@@ -1,0 +1,149 @@
+"""`repokit push` as it is typed: against a Hub on this machine, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repokit.linter.examples import single
+from repokit.rehearsal import Hub
+
+if TYPE_CHECKING:
+    import subprocess
+
+Push = Callable[..., "subprocess.CompletedProcess[str]"]
+REPO = "rehearsal/model"
+
+RECIPE = """
+version: 1
+repo: rehearsal/model
+source: ./checkpoint
+output: ./dist
+push: {tag: v1.0}
+"""
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    with Hub(tmp_path / "hub", {"hf_rehearsal": "rehearsal"}) as running:
+        yield running
+    assert running.failures == []
+
+
+@pytest.fixture
+def dist(tmp_path: Path) -> Path:
+    """A repository without a finding above a note."""
+    directory = tmp_path / "dist"
+    directory.mkdir()
+    for path, content in single().items():
+        (directory / path).write_bytes(content)
+    return directory
+
+
+@pytest.fixture
+def push(command, hub: Hub, dist: Path, tmp_path: Path) -> Push:
+    def run(*arguments: str, token: str = "hf_rehearsal") -> subprocess.CompletedProcess[str]:
+        return command(
+            "push",
+            dist,
+            *arguments,
+            HF_ENDPOINT=hub.endpoint,
+            HF_TOKEN=token,
+            HF_HOME=str(tmp_path / "home"),
+            HF_HUB_DISABLE_XET="1",
+            HF_HUB_DISABLE_TELEMETRY="1",
+        )
+
+    return run
+
+
+def files(hub: Hub) -> set[str]:
+    from huggingface_hub import HfApi
+
+    return set(HfApi(endpoint=hub.endpoint, token=hub.token).list_repo_files(REPO)) - {".gitattributes"}
+
+
+def test_a_new_repository(push, hub, dist):
+    done = push(REPO, "--create", "--tag", "v1.0")
+    assert done.returncode == 0, done.stderr
+    assert f"{hub.endpoint}/{REPO}/tree/v1.0" in done.stdout
+    assert files(hub) == {path.name for path in dist.iterdir()}
+
+
+def test_a_dry_run_touches_nothing(push, hub):
+    done = push(REPO, "--create", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "nothing was touched" in done.stdout
+    assert all(method in {"GET", "HEAD"} or "validate-yaml" in path for method, path in hub.requests)
+
+
+def test_a_repository_that_is_absent_names_the_flag_that_creates_it(push):
+    done = push(REPO)
+    assert done.returncode == 2
+    assert "--create" in done.stderr
+
+
+def test_a_branch_that_is_absent_names_the_flag_that_creates_it(push):
+    push(REPO, "--create")
+    done = push(REPO, "--revision", "experiment")
+    assert done.returncode == 2
+    assert "--create-branch" in done.stderr
+
+
+def test_findings_stop_a_push_and_are_shown(push, hub, dist):
+    (dist / "optimizer.pt").write_bytes(b"PK\x03\x04")
+    done = push(REPO, "--create")
+    assert done.returncode == 1
+    assert "FIL201" in done.stderr
+    assert hub.requests == []
+
+
+def test_files_are_not_deleted_unless_somebody_says_yes(push, hub, dist):
+    push(REPO, "--create")
+    (dist / "LICENSE").unlink()
+    done = push(REPO)
+    assert done.returncode == 2
+    assert "--yes" in done.stderr
+    assert "LICENSE" in files(hub)
+
+
+def test_with_yes_the_revision_becomes_the_directory(push, hub, dist):
+    push(REPO, "--create")
+    (dist / "LICENSE").unlink()
+    done = push(REPO, "--yes", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["deleted"] == ["LICENSE"]
+    assert files(hub) == {path.name for path in dist.iterdir()}
+
+
+def test_the_recipe_of_the_directory_says_where_to(push, tmp_path):
+    (tmp_path / "repokit.yaml").write_text(RECIPE)
+    done = push("--create", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["repo"], result["tag"]) == (REPO, "v1.0")
+
+
+def test_the_recipe_of_another_directory_is_not_asked(push, tmp_path):
+    (tmp_path / "repokit.yaml").write_text(RECIPE.replace("./dist", "./other"))
+    done = push("--create")
+    assert done.returncode == 2
+    assert "which repository" in done.stderr
+
+
+def test_a_wrong_token_is_said_and_not_shown(push):
+    push(REPO, "--create")
+    done = push(REPO, token="hf_" + "wrong" * 7)
+    assert done.returncode == 2
+    assert "token" in done.stderr
+    assert "wrongwrong" not in done.stderr
+
+
+def test_quiet_prints_the_address_alone(push, hub):
+    done = push(REPO, "--create", "-q")
+    assert done.stdout.startswith(f"{hub.endpoint}/{REPO}/tree/")
+    assert done.stdout.count("\n") == 1
