@@ -190,10 +190,22 @@ def _is_size(value: Any) -> bool:  # noqa: ANN401 - anything that JSON can hold
 
 def _check_names(tensors: Iterable[TensorInfo], path: str) -> None:
     for tensor in tensors:
-        if not tensor.name or not tensor.name.isprintable():
-            what = "has a tensor with an empty name" if not tensor.name else "has control characters in a tensor name"
-            why = "such a name can rewrite a terminal or forge a log line, and no module has it"
-            raise MalformedFile(what, why=why, path=path, place=printable(tensor.name) or "header")
+        name = tensor.name
+        if not name or not name.isprintable() or len(name) > MAX_NAME or name.startswith("/") or "../" in name:
+            what = f"has a tensor whose name {_fault(name)}"
+            raise MalformedFile(what, why=_BAD_NAME, path=path, place=printable(name) or "header")
+
+
+MAX_NAME: Final = 1024  # characters; the longest in transformers' architectures has about 150
+_BAD_NAME: Final = "no module has such a name; it can rewrite a terminal, forge a log line, or lead a converter astray"
+
+
+def _fault(name: str) -> str:
+    if not name:
+        return "is empty"
+    if len(name) > MAX_NAME:
+        return f"has {len(name):,} characters"
+    return "is a path" if name.isprintable() else "has control characters"
 
 
 def _check_layout(tensors: Iterable[TensorInfo], data_size: int, path: str) -> None:

@@ -1,4 +1,4 @@
-"""`repokit build` of four gigabytes, beside `cp -r` of its input to the same disk and an fsync of the copies.
+"""`repokit build` of two gigabytes, beside `cp -r` of its input to the same disk and an fsync of the copies.
 
     python tests/bench/build.py [--folder DIR] [--gigabytes N] [--peer]
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from measure import MEGABYTE, REPOKIT, Line, Run, best, run, seconds, show
 from models import write_llama, write_recipe
 
-_ROUNDS = 3
+_ROUNDS = 5
 _GIGABYTE = 1_000 * MEGABYTE
 _LAYER = 101 * MEGABYTE  # of write_llama, in bfloat16
 
@@ -117,7 +117,7 @@ def _peaks(other: Run) -> str:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--folder", type=Path, help="where the files are made; the temporary folder by default")
-    arguments.add_argument("--gigabytes", type=int, default=4, help="of weights; 4 by default")
+    arguments.add_argument("--gigabytes", type=int, default=2, help="of weights; 2 by default")
     arguments.add_argument("--peer", action="store_true", help="measure save_torch_state_dict too; needs torch")
     arguments.add_argument("--json", action="store_true", help="for test_budgets.py")
     chosen = arguments.parse_args()

@@ -19,9 +19,9 @@ from repokit.formats import safetensors as ours
 from repokit.formats.safetensors import FIRST_READ, MAX_HEADER, header_bytes, in_file_order, read_header
 from repokit.formats.tensors import DTYPE_BITS, TensorInfo, byte_size
 
-# Whatever a module could be called, and a few names that are no identifiers. Control characters are refused.
+# Whatever a module could be called, and a few names that are no identifiers. Control characters and paths are refused.
 NAMES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=12).filter(
-    lambda name: name.isprintable() and name != "__metadata__"
+    lambda name: name.isprintable() and name != "__metadata__" and not name.startswith("/") and "../" not in name
 )
 SHAPES = st.lists(st.integers(0, 6), max_size=4).map(tuple)
 KINDS = st.tuples(st.sampled_from(sorted(DTYPE_BITS)), SHAPES).filter(lambda kind: byte_size(*kind) is not None)
@@ -430,3 +430,21 @@ def test_what_the_library_writes_is_read():
     arrays = {"a": np.zeros((2, 3), np.float16), "b": np.zeros((), np.int64), "c": np.zeros((0, 4), np.uint8)}
     content = safetensors.numpy.save(arrays, {"format": "np", "note": json.dumps({"a": [1]})})
     assert {tensor.name: tensor.shape for tensor in read(content).tensors} == {"a": (2, 3), "b": (), "c": (0, 4)}
+
+
+@pytest.mark.parametrize("name", ["", "../../outside", "/etc/passwd", "a\nb", "a\x1b[2Jb", "a\u202eb", "x" * 65_536])
+def test_names_that_no_module_has_are_refused(name):
+    content = single_tensor(name)
+    with pytest.raises(MalformedFile, match="has a tensor whose name"):
+        read_header(lambda offset, length: content[offset : offset + length], len(content), "model.safetensors")
+
+
+@pytest.mark.parametrize("name", ["model.layers.0.mlp", "..", "a/b", "été.weight", "x" * 1024])
+def test_odd_names_that_some_library_may_write_are_read(name):
+    content = single_tensor(name)
+    header = read_header(lambda offset, length: content[offset : offset + length], len(content), "model.safetensors")
+    assert [tensor.name for tensor in header.tensors] == [name]
+
+
+def single_tensor(name: str) -> bytes:
+    return header_bytes([TensorInfo(name, "U8", (4,), 0, 4)], {}) + bytes(4)

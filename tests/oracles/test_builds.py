@@ -5,8 +5,12 @@ The linter looks at each of them too. What it may stop is listed here, with the 
 
 from __future__ import annotations
 
+import contextlib
 import random
+import re
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from loading import differing_tensors, load_report
@@ -14,6 +18,10 @@ from make_models import CASES, KNOWN, MODELS
 
 from repokit import api
 from repokit.schema.recipe import Recipe
+
+if TYPE_CHECKING:
+    from repokit.linter.finding import Report
+    from repokit.repo.source import Source
 
 pytestmark = pytest.mark.oracle
 
@@ -29,21 +37,48 @@ ALWAYS = ("llama-sharded", "qwen3-tied-sharded-bf16", "t5", "gpt_oss", "trainer-
 SAMPLE = sorted({*ALWAYS, *random.Random(2).sample(MODELS, 14)})
 
 
-def built(models: Path, name: str, output: Path, weights: dict[str, object]) -> Path:
-    source = models / name
+class Recording:
+    """A gate that stops a build at every error but the true faults, and keeps its reports: of the plan, of the output."""
+
+    def __init__(self) -> None:
+        self.reports: list[Report] = []
+
+    def __call__(self, source: Source, stage: str) -> None:
+        gate = api.Gate(api.Selection())
+        with contextlib.suppress(api.Stopped):
+            gate(source, stage)
+        assert gate.last is not None
+        report = gate.last.report
+        assert {finding.code for finding in report.at_least(api.Severity.ERROR)} <= TRUE_FAULTS.keys()
+        self.reports.append(report)
+
+
+def built(models: Path, name: str, output: Path, weights: dict[str, object]) -> tuple[Report, ...]:
+    """Builds an oracle; gives what the linter said of the plan and of the output."""
     recipe = Recipe.model_validate(
         {
             "version": 1,
-            "source": str(source),
+            "source": str(models / name),
             "output": str(output),
             "license": {"id": "apache-2.0"},
             "weights": weights,
         }
     )
-    waived = tuple(api.Ignore(code, reason) for code, reason in TRUE_FAULTS.items())
-    plan = api.plan(recipe)
-    api.build(plan, gate=api.Gate(api.Selection(ignore=waived)), jobs=2)
-    return output
+    gate = Recording()
+    api.build(api.plan(recipe), gate=gate, jobs=2)
+    return tuple(gate.reports)
+
+
+@pytest.fixture(scope="module")
+def plainly(models, tmp_path_factory):
+    """The directory of a build that changes nothing, and its reports; each oracle is built once."""
+    root = tmp_path_factory.mktemp("builds")
+
+    @cache
+    def build(name: str) -> tuple[Path, tuple[Report, ...]]:
+        return root / name, built(models, name, root / name, {})
+
+    return build
 
 
 def check_equal(models: Path, name: str, output: Path) -> None:
@@ -54,12 +89,58 @@ def check_equal(models: Path, name: str, output: Path) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_transformers_loads_what_was_built(models, tmp_path, name):
-    check_equal(models, name, built(models, name, tmp_path / "out", {}))
+def test_transformers_loads_what_was_built(models, plainly, name):
+    output, _ = plainly(name)
+    check_equal(models, name, output)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_plan_and_the_output_have_equal_reports(plainly, name):
+    _, (before, after) = plainly(name)
+    assert (before.findings, before.coverage) == (after.findings, after.coverage)
+
+
+def test_a_variant_is_built_under_the_plain_name(plainly):
+    """The names with a variant need `variant="fp16"` to be loaded; without any other weights they are the model."""
+    output, _ = plainly("llama-variant-fp16")
+    assert [path.name for path in output.glob("*.safetensors*")] == ["model.safetensors"]
+
+
+def check_snippet(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs the Python of a card where its download would lie."""
+    code = re.findall(r"```python\n(.*?)```", (output / "README.md").read_text(encoding="utf-8"), re.DOTALL)[0]
+    monkeypatch.chdir(output.parent)
+    names: dict[str, object] = {}
+    exec(compile(code, "README.md", "exec"), names)  # noqa: S102 - our own snippet: that it runs is what is tested
+    assert type(names["model"]).__name__ in code
+
+
+SNIPPETS = (
+    "bert",
+    "clip",
+    "llama",
+    "llama-variant-fp16",
+    "qwen2-multi-chat-template",
+    "t5",
+    "trainer-output-dir",
+    "vit",
+)
+
+
+@pytest.mark.parametrize("name", SNIPPETS)
+def test_the_snippet_of_the_card_runs(plainly, monkeypatch, name):
+    check_snippet(plainly(name)[0], monkeypatch)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", sorted({*MODELS} - {*SNIPPETS}))
+def test_the_snippet_of_every_card_runs(plainly, monkeypatch, name):
+    check_snippet(plainly(name)[0], monkeypatch)
 
 
 def small_shards(models: Path, name: str, output: Path) -> Path:
-    return built(models, name, output, {"max_shard_size": "20KB"})
+    built(models, name, output, {"max_shard_size": "20KB"})
+    return output
 
 
 @pytest.mark.parametrize("name", SAMPLE)
@@ -117,7 +198,8 @@ def test_only_true_errors_are_found_in_what_transformers_wrote(models, name):
 
 def test_a_rebuild_of_what_was_built_is_the_same(models, tmp_path):
     """A finished repository is a checkpoint like any other, and nothing in it is left to change."""
-    first = built(models, "llama-sharded", tmp_path / "first", {})
+    first = tmp_path / "first"
+    built(models, "llama-sharded", first, {})
     second = tmp_path / "second"
     recipe = Recipe.model_validate(
         {"version": 1, "source": str(first), "output": str(second), "license": {"id": "apache-2.0"}}
