@@ -1,11 +1,14 @@
 """From a recipe and a checkpoint to a finished repository.
 
 sources      what lies in a checkpoint, file by file
+layouts      which checkpoints can be built from, and what is said of the others
+training_run what a trainer wrote about its run
+draft        `init`: what a checkpoint says, as a recipe
 naming       wrapper prefixes repaired, renames one-to-one
 transforms/  cast, tie: one module each
 sharding     which tensor goes into which file
 documents    config.json and generation_config.json: what the recipe changes in them
-card, license    README.md and LICENSE
+card, generated_cards, license    README.md and LICENSE
 plan         recipe -> Plan: frozen, ordered, serialisable; with the exact header bytes of every shard
 preview      the planned repository as a Source, so that it is linted before one byte is written
 execute      Plan -> a staging directory beside the target

@@ -226,6 +226,7 @@ def _loading(checkpoint: Checkpoint, config: Config, published: Collection[str])
     has_processor = any(name in published for name in ("preprocessor_config.json", "processor_config.json"))
     has_tokenizer = any(name in published for name in ("tokenizer.json", "tokenizer_config.json"))
     processor = "AutoProcessor" if has_processor else "AutoTokenizer" if has_tokenizer else None
+    sees = has_processor and ("vision_config" in config or "image" in (pipeline_tag(config) or ""))
     return {
         "model_class": model,
         "processor": "tokenizer" if processor == "AutoTokenizer" else "processor",
@@ -235,6 +236,7 @@ def _loading(checkpoint: Checkpoint, config: Config, published: Collection[str])
         and pipeline_tag(config) == "text-generation"
         and _has_template(checkpoint, published),
         "trust": ", trust_remote_code=True" if remote else "",
+        "packages": ["transformers", "accelerate", "torch", *(["torchvision", "pillow"] if sees else [])],
     }
 
 

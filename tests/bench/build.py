@@ -3,8 +3,8 @@
     python tests/bench/build.py [--folder DIR] [--gigabytes N] [--peer]
 
 It takes six times as much disk in DIR, which is emptied again. Starting, planning and linting take about half a second
-whatever the size, so that the ratios of one gigabyte say more about these. With `--peer` it also measures what does the same work with torch:
-huggingface_hub's save_torch_state_dict.
+whatever the size, so that the ratios of a small N say more about these. With `--peer` it also measures what does the
+same work with torch: huggingface_hub's save_torch_state_dict.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from repokit.formats.tensors import DTYPE_BITS, HEADER_NAMES
 from repokit.schema.recipe import Recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from repokit.builder.build import Built
@@ -171,6 +172,19 @@ class Workshop:
         return sorted(
             path.name for path in self.output.parent.iterdir() if path.name.startswith(f".{self.output.name}.")
         )
+
+
+@pytest.fixture
+def nobody() -> Iterator[Callable[[], None]]:
+    """Takes the rights of whoever runs the tests: root, whom no mode stops, becomes a user without any."""
+
+    def become() -> None:
+        if os.geteuid() == 0:
+            os.seteuid(65534)
+
+    before = os.geteuid()
+    yield become
+    os.seteuid(before)
 
 
 @pytest.fixture

@@ -332,6 +332,20 @@ def test_the_snippet_has_the_tokenizer_that_comes_from_the_base(workshop):
     assert "AutoTokenizer.from_pretrained" in workshop.read("README.md").decode()
 
 
+@pytest.mark.parametrize(
+    ("config", "processor", "needs"),
+    [
+        ({}, False, "transformers accelerate torch"),
+        ({"architectures": ["ViTForImageClassification"]}, True, "transformers accelerate torch torchvision pillow"),
+        ({"vision_config": {}}, True, "transformers accelerate torch torchvision pillow"),
+        ({"architectures": ["Wav2Vec2ForCTC"]}, True, "transformers accelerate torch"),
+    ],
+)
+def test_the_card_says_what_must_be_installed(card, config, processor, needs):
+    files = {"preprocessor_config.json": "{}"} if processor else {}
+    assert f"`pip install {needs}`" in card(config=config, files=files)
+
+
 def test_the_snippet_pins_the_tag(card):
     assert "hf download org/name --revision v1.0 --local-dir name" in card(repo="org/name", push={"tag": "v1.0"})
 

@@ -57,6 +57,14 @@ def test_any_number_of_jobs_gives_the_same_bytes(workshop, manifest):
     assert workshop.contents(workshop.folder / "1") == workshop.contents(workshop.folder / "4")
 
 
+@pytest.mark.parametrize("behind", [1, 100, 3000])
+def test_telling_the_disk_to_begin_changes_no_byte(workshop, monkeypatch, behind):
+    workshop.checkpoint()
+    monkeypatch.setattr(execute, "WRITE_BEHIND", behind)
+    workshop.build()
+    assert workshop.read("model.safetensors") == straightforward(workshop.model())
+
+
 def test_empty_tensors_are_written(workshop):
     tensors = {**workshop.model(), "empty": ("F32", (0, 4), b""), "also.empty": ("BF16", (0,), b"")}
     workshop.checkpoint(tensors)

@@ -180,23 +180,12 @@ def test_what_is_no_directory_is_refused(tmp_path, make):
         open_checkpoint(tmp_path / "x")
 
 
-@pytest.fixture
-def nobody():
-    """Runs as a user without rights where the tests run as root, whom no mode stops."""
-    if os.geteuid() == 0:
-        os.seteuid(65534)
-        yield
-        os.seteuid(0)
-    else:
-        yield
-
-
 @pytest.mark.parametrize("inside", [".", "deeper"])
-def test_a_directory_that_may_not_be_read_is_refused(tmp_path, request, inside):
+def test_a_directory_that_may_not_be_read_is_refused(tmp_path, nobody, inside):
     root = tmp_path / "x"
     (root / inside).mkdir(parents=True)
     root.chmod(0)
-    request.getfixturevalue("nobody")
+    nobody()
     with pytest.raises(MissingInput, match=r"cannot be (read|listed): Permission denied"):
         open_checkpoint(root / inside)
 

@@ -58,6 +58,12 @@ def test_values_are_not_there_yet(planned):
         Preview(planned).read(shard.path, len(shard.header), 4)
 
 
+def test_a_source_that_vanished_is_named(workshop, planned):
+    (workshop.folder / "checkpoint" / "tokenizer.json").unlink()
+    with pytest.raises(MissingInput, match=r"tokenizer\.json: cannot be read"):
+        Preview(planned).read("tokenizer.json")
+
+
 def test_a_file_that_is_not_planned_is_not_there(planned):
     with pytest.raises(MissingInput, match="is not in the repository"):
         Preview(planned).read("nothing.json")

@@ -221,6 +221,13 @@ def test_a_large_file_that_was_only_touched_is_not_edited(built, monkeypatch):
     assert summary(built) == "new"
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="no mode stops root")
+def test_a_target_that_may_not_be_read_is_named(built):
+    (built.output / "tokenizer.json").chmod(0)
+    with pytest.raises(BuildError, match=r"tokenizer\.json: cannot be read: Permission denied"):
+        built.build(**NEW)
+
+
 def test_several_changes_are_counted(built):
     for name in ("a", "b", "c", "d"):
         (built.output / name).write_text("x")
