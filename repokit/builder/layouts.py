@@ -28,7 +28,7 @@ class _Layout:
 _SAVE_AGAIN: Final = "load it where it was trained and call model.save_pretrained(DIR)"
 _AS_IT_IS: Final = "`repokit lint` and `repokit push` take the directory as it is"
 
-# First match wins. Sources: formats.md 12; peft, DeepSpeed, torch, verl, Megatron-LM, Orbax and diffusers themselves.
+# First match wins. Sources: what peft, DeepSpeed, torch, verl, Megatron-LM, Orbax and diffusers write.
 _ADAPTER: Final = _Layout(
     re.compile(r"adapter_(?:config\.json|model\.(?:safetensors|bin))"),
     "is a PEFT adapter",

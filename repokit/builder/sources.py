@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from repokit.builder.training_run import Nested, TrainerState, nested_checkpoints
 from repokit.errors import MalformedFile, MissingInput, UnsupportedSource
 from repokit.printable import count, printable, some
+from repokit.repo import training_state
 from repokit.repo.directory import Directory
 from repokit.repo.repository import Repository
 from repokit.repo.source import Kind
@@ -44,7 +45,7 @@ class Role(StrEnum):
     UNKNOWN = "not recognised"
 
 
-# First match wins. Sources: formats.md 5, 7, 12.1, 12.5; transformers trainer.py; accelerate checkpointing.py.
+# First match wins. Sources: transformers trainer.py, tokenization and processing files; accelerate checkpointing.py.
 _ROLES: Final = tuple(
     (role, re.compile(pattern))
     for role, pattern in (
@@ -52,11 +53,8 @@ _ROLES: Final = tuple(
         (Role.LOG, r"(?:.*/)?events\.out\.tfevents\..*|(?:runs|logs|wandb|mlruns|lightning_logs)/.*|.*\.log"),
         (
             Role.TRAINING,
-            r"(?:optimizer|scheduler|scaler|sampler|dl_state_dict)(?:_\d+)?\.(?:pt|bin|safetensors)"
-            r"|rng_state(?:_\d+)?\.pth|random_states_\d+\.pkl|training_args.*\.bin|training_params\.json"
-            r"|trainer_state\.json|(?:all|train|eval|test|predict)_results\.json|latest|zero_to_fp32\.py"
-            r"|custom_checkpoint_\d+\.pkl|user_content\.pt|optimizer_\d+/.*|rank\d+-of-\d+-optimizer\.pt"
-            r"|training_loss\.png|trainer_log\.jsonl|global_step\d+/.*",
+            rf"{training_state.PATTERN}|training_args.*\.bin|training_params\.json|latest|training_loss\.png"
+            r"|(?:all|train|eval|test|predict)_results\.json|trainer_log\.jsonl",
         ),
         (Role.CONFIG, r"config\.json|generation_config\.json"),
         (Role.WEIGHTS, r"[^/]+\.safetensors(?:\.index(?:\.[^/.]+)?\.json)?"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = (
     256 * 1024 * 1024
 )  # the largest real tokenizer.json is about 35 MB; an index of 500,000 tensors 46 MB
-MAX_DEPTH: Final = 100  # robustness: config.json of composed models nests 5 deep, tokenizer.json 8
+MAX_DEPTH: Final = 100  # config.json of composed models nests 5 deep, tokenizer.json 8
 
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 

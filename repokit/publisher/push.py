@@ -311,5 +311,5 @@ def _moved(repo_id: str, revision: str, parent: str | None, head: str) -> Parent
     return ParentMoved(
         f"{repo_id}@{printable(revision)} moved from {before} to {head[:7]} during this push",
         why="someone else committed; this push would undo their work, and did nothing",
-        hint=f"look: repokit diff {repo_id}@{before} {repo_id}@{head[:7]}, then run the same command again",
+        hint=f"look at what {head[:7]} changed since {before}, then run the same command again",
     )

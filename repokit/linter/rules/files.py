@@ -13,6 +13,7 @@ from repokit.linter.examples import Example
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.repo.source import Kind
+from repokit.repo.training_state import in_checkpoint, is_training_state
 from repokit.repo.weights import INDEX
 
 if TYPE_CHECKING:
@@ -132,18 +133,6 @@ class WrongType(Rule):
                 yield self.finding(path, problem.message, place=problem.pointer or None)
 
 
-# What trainers and launchers leave beside the weights (formats.md 12.1, 12.5; transformers trainer.py, accelerate
-# checkpointing.py, deepspeed zero_to_fp32.py).
-TRAINING_STATE: Final = re.compile(
-    r"(?:^|/)(?:optimizer(?:_\d+)?\.(?:pt|bin|safetensors)|scheduler\.(?:pt|bin)|scaler\.pt"
-    r"|rng_state(?:_\d+)?\.pth|random_states_\d+\.pkl|training_args(?: \(\d+\))?\.bin|trainer_state\.json"
-    r"|global_step\d+/.*|zero_pp_rank_.*|.*_optim_states\.pt|mp_rank_\d+_model_states\.pt|zero_to_fp32\.py"
-    r"|sampler(?:_\d+)?\.bin|dl_state_dict(?:_\d+)?\.bin|custom_checkpoint_\d+\.pkl|user_content\.pt"
-    r"|optimizer_\d+/.*|pytorch_model_fsdp_\d+/.*|rank\d+-of-\d+-optimizer\.pt)$"
-)
-CHECKPOINT_FOLDER: Final = re.compile(r"(?:^|/)(checkpoint-\d+)/")
-
-
 class TrainingState(Rule):
     """State of the training run lies in the repository.
 
@@ -163,7 +152,7 @@ class TrainingState(Rule):
     good = (Example("only the model"),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        left = [path for path in repository.files if TRAINING_STATE.search(path) or CHECKPOINT_FOLDER.search(path)]
+        left = [path for path in repository.files if is_training_state(path) or in_checkpoint(path)]
         if left:
             message = "is training state" if len(left) == 1 else f"and {len(left) - 1:,} more are training state"
             hint = "`repokit build` leaves it out; in a finished repository, delete it"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 NORM: Final = "model.norm.weight"
 QUERY: Final = "model.layers.0.self_attn.q_proj.weight"
 REBUILD: Final = "`repokit build` writes the index from the headers of the shards"
+SAVE_AGAIN: Final = "save the model again, into an empty directory"
 
 
 class MissingShard(Rule):
@@ -73,7 +74,7 @@ class ShardOutsideRepository(Rule):
         for index in repository.weights.indexes:
             if index.refused:
                 message = "names shards that are not plain paths to .safetensors files"
-                yield self.finding(index.path, message, names=index.refused, place="/weight_map", hint=REBUILD)
+                yield self.finding(index.path, message, names=index.refused, place="/weight_map", hint=SAVE_AGAIN)
 
 
 class MisplacedTensor(Rule):
@@ -100,7 +101,7 @@ class MisplacedTensor(Rule):
                 lost = sum(name in placed.lost for name in names)
                 where = f"{lost:,} of them in no shard" if lost else "they are in other shards"
                 message = f"does not hold {count(len(names), 'tensor')} that {index.path} places in it; {where}"
-                yield self.finding(path, message, names=names, place=names[0], hint=REBUILD)
+                yield self.finding(path, message, names=names, place=names[0], hint=SAVE_AGAIN)
 
 
 class UnlistedTensor(Rule):
@@ -121,7 +122,7 @@ class UnlistedTensor(Rule):
         for index in repository.weights.indexes:
             for path, names in repository.weights.placement(index).unlisted.items():
                 message = f"holds {count(len(names), 'tensor')} that {index.path} does not list"
-                yield self.finding(path, message, names=names, place=names[0], hint=REBUILD)
+                yield self.finding(path, message, names=names, place=names[0], hint=SAVE_AGAIN)
 
 
 class RepeatedTensor(Rule):
@@ -179,7 +180,7 @@ class SupersededTensor(Rule):
             for path, names in repository.weights.placement(index).repeated.items():
                 if old := [name for name in names if superseded(index, name)]:
                     message = f"holds {count(len(old), 'tensor')} that {index.path} takes from an overlay"
-                    yield self.finding(path, message, names=old, place=old[0], hint=REBUILD)
+                    yield self.finding(path, message, names=old, place=old[0], hint=SAVE_AGAIN)
 
 
 class SingleFileBesideIndex(Rule):

@@ -10,7 +10,7 @@ from repokit.formats.signature import LFS_POINTER, is_pickle
 from repokit.linter.examples import Example
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
-from repokit.linter.rules.files import CHECKPOINT_FOLDER, TRAINING_STATE
+from repokit.repo.training_state import in_checkpoint, is_training_state
 from repokit.repo.weights import SINGLE
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ BIN: Final = "pytorch_model.bin"
 # The beginning of what torch.save writes: a zip archive whose first member is archive/data.pkl.
 TORCH: Final = b"PK\x03\x04" + bytes(22) + b"\x10\x00\x00\x00archive/data.pkl" + bytes(18)
 PICKLE: Final = b"\x80\x04\x95\x0c\x00\x00\x00\x00\x00\x00\x00\x8c\x08builtins."
-CONVERT: Final = "`repokit build` converts it without running it"
+CONVERT: Final = "load it where it was trained, and model.save_pretrained(DIR) writes safetensors"
 
 
 class PickledCopy(Rule):
@@ -120,10 +120,10 @@ class DistributedCheckpoint(Rule):
     good = (Example("merged"),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        parts = [path for path in repository.files if DISTRIBUTED.search(path) and not TRAINING_STATE.search(path)]
+        parts = [path for path in repository.files if DISTRIBUTED.search(path) and not is_training_state(path)]
         if parts:
             message = f"and {len(parts) - 1:,} more are parts" if len(parts) > 1 else "is a part"
-            hint = "`repokit build` merges the checkpoints of torch.distributed and DeepSpeed"
+            hint = "merge it first: accelerate merge-weights for torch.distributed, zero_to_fp32.py for DeepSpeed"
             yield self.finding(parts[0], f"{message} of a distributed checkpoint", names=parts, hint=hint)
 
 
@@ -145,7 +145,7 @@ SIGNED: Final = re.compile(r"\.(?:safetensors|gguf)$")
 
 def left_by_training(path: str) -> bool:
     """Whether another rule speaks of the file."""
-    return bool(TRAINING_STATE.search(path) or CHECKPOINT_FOLDER.search(path) or DISTRIBUTED.search(path))
+    return is_training_state(path) or in_checkpoint(path) or DISTRIBUTED.search(path) is not None
 
 
 def pickled_weights(repository: Repository) -> list[str]:
