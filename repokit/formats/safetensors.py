@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from repokit.errors import MalformedFile
@@ -84,13 +85,14 @@ def _not_a_header(head: bytes, length: int, file_size: int) -> str:
     return "has no JSON header"
 
 
-# An entry as every known writer spells it. findall and sub run in C: 60,000 entries take 0.13 s, json.loads with a
+# An entry as every known writer spells it. findall and join run in C: 60,000 entries take 0.1 s, json.loads with a
 # hook that sees duplicates 0.43 s. What does not match to the last byte is parsed by the strict loader instead.
 # Numbers of up to 19 digits are below 2**64, whatever their digits.
 _ENTRY: Final = re.compile(
     r'"([^"\\\x00-\x1f]*)":\{"dtype":"([A-Z0-9_]+)","shape":\[([0-9,]*)\],'
     r'"data_offsets":\[(0|[1-9][0-9]{0,18}),(0|[1-9][0-9]{0,18})\]\}(,?)'
 )
+_AROUND: Final = len('"":{"dtype":"","shape":[],"data_offsets":[,]}')  # of an entry, what is in none of its groups
 _METADATA: Final = re.compile(r'\{"__metadata__":(\{[^{}\\]*\}),')
 _SHAPE: Final = re.compile(r"(?:(?:0|[1-9][0-9]{0,18})(?:,(?:0|[1-9][0-9]{0,18}))*)?")
 
@@ -112,9 +114,11 @@ def _canonical(body: bytes, path: str) -> tuple[Mapping[str, str] | None, tuple[
     except (UnicodeDecodeError, MalformedFile):
         return None
     start, stop = found.end() if found else 1, len(text) - 1
-    if text[:1] != "{" or text[stop:] != "}" or _ENTRY.sub("", text[start:stop]):
+    matches = _ENTRY.findall(text, start, stop)
+    matched = len(matches) * _AROUND + len("".join(chain.from_iterable(matches)))
+    if text[:1] != "{" or text[stop:] != "}" or matched != stop - start:
         return None
-    tensors = _entries(_ENTRY.findall(text, start, stop))
+    tensors = _entries(matches)
     return None if tensors is None else (metadata, tensors)
 
 

@@ -1,7 +1,8 @@
 """The budgets, as tests: `python -m pytest -m bench -s tests/bench` prints the tables.
 
-Machines differ, and a shared one differs from itself: a ratio of times fails here only where it misses its budget by
-half, and is an expected failure between. Memory does not vary, and is asserted as it is.
+Machines differ, and a busy one differs from itself: with two other jobs on two cores a build takes twice as long, and
+`cp` hardly longer. So a ratio of times fails here only where it misses its budget threefold, and is an expected failure
+between. Memory does not vary, and is asserted as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pytest
 pytestmark = pytest.mark.bench
 
 _HERE = Path(__file__).resolve().parent
-_TOLERATED = 1.5
+_TOLERATED = 3.0
 
 
 def _lines(program: str, folder: Path, environment: dict[str, str], *flags: str) -> list[dict[str, Any]]:
