@@ -348,6 +348,13 @@ def test_a_reader_that_went_away_is_no_error(environment: dict[str, str]) -> Non
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_names_of_files_are_escaped_in_every_format(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "a\x1b[2J.json").write_text("{")
+    for flags in ([], ["--json"], ["-q"]):
+        assert "\x1b" not in command("lint", "model", *flags).stdout
+
+
 @pytest.fixture
 def on_terminal(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., str]]:
     """Runs a command with a terminal as its stdout and stderr."""

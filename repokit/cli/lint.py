@@ -9,6 +9,7 @@ import typer
 
 from repokit.cli.console import Console, Format, chosen
 from repokit.cli.options import FormatOption, JsonOption, QuietOption
+from repokit.printable import printable
 
 
 class FailOn(StrEnum):
@@ -45,7 +46,7 @@ def lint(
             console.data(json.render(linted.report, linted.locate))
         case Format.QUIET:
             for finding in linted.report.findings:
-                console.data(f"{finding.code} {finding.path}")
+                console.data(f"{finding.code} {printable(finding.path, 4096)}")
         case _:
             from repokit.linter.reporters import text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from repokit.errors import InputError
+from repokit.errors import InputError, UnsupportedSource
 from repokit.linter.finding import Coverage, Finding, Report
 from repokit.linter.rule import Reads
 from repokit.linter.rules import RULES
@@ -47,6 +47,7 @@ def lint(
     checked: list[str] = []
     not_checked: dict[str, str] = {}
     broken: dict[str, str] = {}
+    unread: dict[str, str] = {}
     for rule in rules:
         if not chosen.wants(rule, day) or (rule.reads is Reads.TENSORS and not deep):
             continue
@@ -57,12 +58,16 @@ def lint(
                     findings.append(finding)  # noqa: PERF401 - a comprehension would lose them
         except InputError as error:
             not_checked[rule.code] = str(error)
+            if not isinstance(error, UnsupportedSource):  # what this version does not read is coverage, not failure
+                unread[error.path or ""] = str(error)
         except Exception as error:  # noqa: BLE001 - a bug in one rule must not hide what the others find
             broken[rule.code] = printable(f"{type(error).__name__}: {error}")
         else:
             checked.append(rule.code)
     findings.sort(key=lambda finding: (-finding.severity, finding.path, finding.code, finding.place or ""))
-    coverage = Coverage(tuple(checked), not_checked, unknown_values(repository), broken)
+    for finding in findings:
+        unread.pop(finding.path, None)
+    coverage = Coverage(tuple(checked), not_checked, unknown_values(repository), broken, tuple(unread.values()))
     return Report(repository.source.label, tuple(findings), coverage)
 
 

@@ -56,12 +56,14 @@ class Coverage:
         not_checked: Code to reason, for the rules that could not.
         unknown: What this version has not heard of, and therefore did not judge: "model_type 'frobnicate'".
         broken: Code to exception, for rules that have a bug.
+        unread: What could not be read or parsed although no finding says so: the answer is not known.
     """
 
     checked: tuple[str, ...] = ()
     not_checked: Mapping[str, str] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     broken: Mapping[str, str] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class Report:
         return sum(finding.severity is severity for finding in self.findings)
 
     def exit_code(self, fail_on: Severity | None = Severity.ERROR) -> int:
-        """1 with findings at or above `fail_on` (None: never), else 2 where a rule is broken, else 0."""
+        """1 with findings at or above `fail_on` (None: never), else 2 where something could not be checked, else 0."""
         if fail_on is not None and self.at_least(fail_on):
             return 1
-        return 2 if self.coverage.broken else 0
+        return 2 if self.coverage.broken or self.coverage.unread else 0

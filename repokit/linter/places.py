@@ -20,6 +20,12 @@ _LINE = re.compile(r"(?:header, )?line (\d+)(?: column (\d+))?")
 
 def locator(repository: Repository) -> Locate:
     """A function that finds line and column (from 1; the column may be unknown) of a finding in this repository."""
+    texts: dict[str, str] = {}
+
+    def text_of(path: str) -> str:
+        if path not in texts:
+            texts[path] = (repository.content(path) or b"").decode()
+        return texts[path]
 
     def find(finding: Finding) -> tuple[int, int | None] | None:
         place = finding.place or ""
@@ -28,8 +34,8 @@ def locator(repository: Repository) -> Locate:
         if not place.startswith("/") or not finding.path.endswith(".json"):
             return None
         try:
-            content = repository.content(finding.path)
-            return locate(content.decode(), place) if content else None
+            text = text_of(finding.path)
+            return locate(text, place) if text else None
         except (InputError, ValueError):
             return None
 

@@ -79,4 +79,5 @@ class Selection:
 
 
 def _matches(subject: Rule | Finding, word: str) -> bool:
-    return word == subject.name or (word != "" and subject.code.startswith(word.upper()))
+    """A name, a code, or the beginning of one that is at least its family: `C` would be two families at once."""
+    return word == subject.name or (len(word) >= len("IDX") and subject.code.startswith(word.upper()))

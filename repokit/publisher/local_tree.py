@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING, Final
 from repokit.errors import MissingInput, PublishError
 from repokit.printable import printable, some
 from repokit.publisher.changes import LocalFile
+from repokit.repo.source import NOT_CONTENT
+from repokit.schema.manifest import MANIFEST_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-MANIFEST: Final = "repokit-manifest.json"
-
-# huggingface_hub refuses to commit anything under these (utils/_paths.py, FORBIDDEN_FOLDERS).
-_NEVER_COMMITTED: Final = frozenset({".git", ".cache"})
 _CHUNK: Final = 1024 * 1024
 
 
@@ -46,8 +44,8 @@ class ListedFile:
 def listed(directory: Path, *, with_manifest: bool = False) -> list[ListedFile]:
     """What of `directory` is published, in the order of paths.
 
-    Left out: `.git` and `.cache` at any depth, repokit's own lock, staging and journal files (`*.repokit*`), and its
-    manifest unless `with_manifest`.
+    Left out: what the linter does not look at either (repo/source.py NOT_CONTENT), and repokit's manifest unless
+    `with_manifest`.
 
     Raises:
         MissingInput: There is no such directory, or nothing in it.
@@ -65,7 +63,7 @@ def listed(directory: Path, *, with_manifest: bool = False) -> list[ListedFile]:
 def _walk(folder: Path, prefix: str, *, with_manifest: bool) -> Iterator[ListedFile]:
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path = prefix + entry.name
-        if entry.name in _NEVER_COMMITTED or ".repokit" in entry.name or (path == MANIFEST and not with_manifest):
+        if entry.name in NOT_CONTENT or (path == MANIFEST_NAME and not with_manifest):
             continue
         _check_name(path)
         if entry.is_dir(follow_symlinks=False):

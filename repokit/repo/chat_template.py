@@ -13,7 +13,6 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from repokit.errors import MalformedFile
 from repokit.repo import special_tokens
 
 if TYPE_CHECKING:
@@ -305,12 +304,5 @@ def _named(name: object, source: object, path: str, place: str) -> ChatTemplate 
 
 def _text(repository: Repository, path: str) -> str | None:
     """A template file as Python's text mode reads it: every kind of line end becomes a newline."""
-    content = repository.content(path)
-    if content is None:
-        return None
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise MalformedFile("is not UTF-8", path=path, place=f"line {line}") from None
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    text = repository.text(path)
+    return None if text is None else text.replace("\r\n", "\n").replace("\r", "\n")

@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.errors import LimitExceeded, MissingInput
 from repokit.printable import printable
-from repokit.repo.source import Entry, Kind
+from repokit.repo.source import NOT_CONTENT, Entry, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_FILES: Final = 100_000  # the Hub's own limit (hub-docs storage-limits.md)
 MAX_DEPTH: Final = 32
-
-# What tools keep beside the files of a repository and no one publishes: a clone's history, `hf download`'s cache.
-_NOT_CONTENT: Final = frozenset({".git", ".cache", ".venv", "__pycache__"})
 
 
 class Directory:
@@ -60,7 +57,7 @@ class Directory:
             for item in self._scan(folder):
                 path = f"{folder}{item.name}"
                 if item.is_dir(follow_symlinks=False):
-                    if item.name not in _NOT_CONTENT:
+                    if item.name not in NOT_CONTENT:
                         pending.append((path + "/", depth + 1))
                 elif (entry := self._entry(item)) is not None:
                     found.append((path, entry))

@@ -94,6 +94,23 @@ class Repository:
         """
         return self.remember(("content", path), lambda: self._content(path))
 
+    def glance(self, path: str) -> bytes | None:
+        """The same, without keeping it: for whoever looks at every file once.
+
+        Raises:
+            LimitExceeded: Larger than MAX_TEXT.
+        """
+        known = self._known.get(("content", path))
+        return known if isinstance(known, bytes) else self._content(path)
+
+    def text(self, path: str) -> str | None:
+        """A small file as text; None where it is absent or cannot be opened.
+
+        Raises:
+            MalformedFile: It is not UTF-8.
+        """
+        return self.remember(("text", path), lambda: self._text(path))
+
     def head(self, path: str) -> bytes:
         """The first 64 bytes of a file, which say what it is; b"" where it cannot be opened."""
         return self.remember(("head", path), lambda: self._head(path))
@@ -202,6 +219,14 @@ class Repository:
         if entry.size > MAX_TEXT:
             raise LimitExceeded(f"has {entry.size:,} bytes, more than any real file of its kind", path=path)
         return self.source.read(path)
+
+    def _text(self, path: str) -> str | None:
+        content = self.content(path)
+        try:
+            return None if content is None else content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1 if content else 1
+            raise MalformedFile("is not UTF-8", why="no reader takes it", path=path, place=f"line {line}") from None
 
     def _head(self, path: str) -> bytes:
         entry = self.files.get(path)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+# Folders that tools keep beside the files of a repository: a clone's history, a download's cache, an environment,
+# compiled code. Neither checked nor published.
+NOT_CONTENT: Final = frozenset({".git", ".cache", ".venv", "__pycache__"})
 
 
 class Kind(StrEnum):

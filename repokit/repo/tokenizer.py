@@ -352,17 +352,15 @@ def _plain(repository: Repository, path: str) -> Ids | None:
         return Ids(ids, len(ids))
     if path != VOCAB_TXT:
         return None
-    lines = _text(repository, path).splitlines()
+    # Not splitlines: U+2028 and U+0085 are tokens, and only line feeds end one.
+    lines = _text(repository, path).replace("\r\n", "\n").removesuffix("\n").split("\n")
     if lines and all(re.fullmatch(r"\S+ \d+", line) for line in lines[:100]):
         return None  # fairseq's dictionary: token and frequency, ids begin at 4
     return Ids({line: number for number, line in enumerate(lines)}, len(lines))
 
 
 def _text(repository: Repository, path: str) -> str:
-    try:
-        return (repository.content(path) or b"").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise MalformedFile(f"is not UTF-8: byte {error.start:,}", path=path) from None
+    return repository.text(path) or ""
 
 
 def _entries(document: Document) -> Iterator[AddedToken]:

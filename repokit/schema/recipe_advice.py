@@ -27,7 +27,6 @@ _DTYPES: Mapping[str, str] = {
     "float": "float32",
     "fp16": "float16",
     "fp32": "float32",
-    "fp8": "float8_e4m3fn",
     "half": "float16",
 }
 
@@ -124,7 +123,7 @@ def _value_hint(problem: Problem, where: tuple[str, ...], model: type[BaseModel]
     field = _field_at(model, _keys(where))
     if field and field.examples:
         return f"for example `{_last_key(where)}: {field.examples[0]}`"
-    return _SHAPES.get(wanted, "`repokit schema recipe` prints what each key may be")
+    return _SHAPES.get(wanted, "the README's section on the recipe says what each key may be")
 
 
 # What to write where a value of another type stands.

@@ -74,9 +74,17 @@ def run(command: Sequence[str | Path], *, expected: int = 0) -> Run:
 
 
 def best(*measured: Callable[[], Run], rounds: int) -> list[Run]:
-    """The shortest time and the largest peak of each, measured in turn so that a busy moment hits all of them."""
-    runs = [[one() for one in measured] for _ in range(rounds)]
-    return [Run(min(run.seconds for run in of), max(run.peak for run in of)) for of in zip(*runs, strict=True)]
+    """The shortest time and the largest peak of each.
+
+    Measured in turn, so that a busy moment hits all of them, and each round begins with another one: a disk that has
+    rested is faster, and it is always the same one that comes after a rest otherwise.
+    """
+    runs: list[list[Run]] = [[] for _ in measured]
+    for number in range(rounds):
+        for step in range(len(measured)):
+            place = (number + step) % len(measured)
+            runs[place].append(measured[place]())
+    return [Run(min(run.seconds for run in of), max(run.peak for run in of)) for of in runs]
 
 
 def seconds(subject: Run, reference: Run) -> str:

@@ -196,3 +196,28 @@ class Unlistable(Memory):
 def test_a_repository_that_cannot_be_listed_is_not_clean():
     with pytest.raises(LimitExceeded):
         lint(Repository(Unlistable({})), rules=[Note()], today=TODAY)
+
+
+class Unreadable(Note):
+    """Cannot open its file.
+
+    Nobody can.
+    """
+
+    code = "FIL905"
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        raise LimitExceeded("is too large", path="b.txt")
+        yield
+
+
+def test_what_could_not_be_read_and_is_no_finding_is_not_clean():
+    report = lint(Repository(Memory({"b.txt": b""})), rules=[Unreadable()], today=TODAY)
+    assert report.coverage.unread == ("b.txt: is too large",)
+    assert report.exit_code() == 2
+
+
+def test_what_could_not_be_read_and_is_a_finding_is_said_once():
+    report = lint(Repository(Memory({"b.txt": b""})), rules=[Unreadable(), Alarm()], today=TODAY)
+    assert report.coverage.unread == ()
+    assert report.exit_code() == 1

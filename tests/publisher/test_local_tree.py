@@ -7,6 +7,7 @@ import pytest
 
 from repokit.errors import MissingInput, PublishError
 from repokit.publisher.local_tree import hashed, listed
+from repokit.repo.directory import Directory
 
 
 def quiet(*_):
@@ -26,8 +27,8 @@ def test_files_are_listed_in_the_order_of_paths(tmp_path):
         ".git/config",
         "sub/.git/x",
         ".cache/huggingface/x",
-        ".repokit/journal",
-        "x.repokit.lock",
+        ".venv/lib/x.py",
+        "sub/__pycache__/x.pyc",
         "repokit-manifest.json",
     ],
 )
@@ -36,6 +37,13 @@ def test_what_stays_here(tmp_path, path):
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).write_bytes(b"x")
     assert [file.path for file in listed(tmp_path)] == ["config.json"]
+
+
+def test_what_is_published_is_what_is_linted(tmp_path):
+    for path in ("config.json", "notes.repokit.txt", ".venv/x", "a/__pycache__/x", "a/b.py", ".git/x", ".hidden"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(b"x")
+    assert [file.path for file in listed(tmp_path)] == list(Directory(tmp_path).entries())
 
 
 @pytest.mark.parametrize("path", [".gitattributes", ".gitignore", ".eval_results/x.yaml", "sub/repokit-manifest.json"])

@@ -90,7 +90,7 @@ def test_three_keys_are_enough(load):
         ("push: {private: 'yes'}\n", "`push.private` is a string, must be a boolean", "line 4 column 17", "write true or false"),
         ("lint: {per_file: {a: 5}}\n", "`lint.per_file.a` is an integer, must be a list", "line 4 column 22", "write a list"),
         ("lint: {ignore: [{code: X, reason: y, until: soon}]}\n", "`lint.ignore[0].until` is a string", "line 4 column 45", "2027-01-31"),
-        ("lint: {ignore: [{code: X, reason: ''}]}\n", "`lint.ignore[0].reason` must have at least 1 character", "line 4 column 35", "schema"),
+        ("lint: {ignore: [{code: X, reason: ''}]}\n", "`lint.ignore[0].reason` must have at least 1 character", "line 4 column 35", "README"),
         ('card: {summary: "\\ud800"}\n', "has a NUL or half of a surrogate pair", "line 4 column 17", "remove the escape"),
         ('repo: "a\\0b"\n', "has a NUL or half of a surrogate pair", "line 4 column 7", "remove the escape"),
         # missing keys

@@ -43,6 +43,7 @@ class MalformedFile(Rule):
         Example("the end of the weights was not copied", {"model.safetensors": lambda content: content[:-100]}),
         Example("torch.save under another name", {"model.safetensors": b"PK\x03\x04" + bytes(60)}),
         Example("safetensors under the name of a pickle", {"pytorch_model.bin": b"\x40" + bytes(7) + b"{}"}),
+        Example("a template in UTF-16", {"chat_template.jinja": b"\xff\xfeh\x00i\x00"}),
         Example("the same key twice", {"generation_config.json": '{"eos_token_id": 4, "eos_token_id": 2}'}),
         Example("a card whose front matter is never closed", {"README.md": "---\nlicense: mit\n"}),
     )
@@ -50,9 +51,9 @@ class MalformedFile(Rule):
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         for path, entry in repository.files.items():
-            if entry.kind is not Kind.FILE or is_pointer(repository, path):
-                continue  # other rules speak of these
             try:
+                if entry.kind is not Kind.FILE or is_pointer(repository, path):
+                    continue  # other rules speak of these
                 parse(repository, path)
             except InputError as error:
                 yield self.finding(
@@ -129,8 +130,11 @@ class WrongType(Rule):
         from repokit.schema.document import problems
 
         for path, model in schemas(repository):
+            places: dict[str, list[str]] = {}
             for problem in problems(model, repository.json(path)):
-                yield self.finding(path, problem.message, place=problem.pointer or None)
+                places.setdefault(problem.message, []).append(problem.pointer)
+            for message, pointers in places.items():
+                yield self.finding(path, message, place=pointers[0] or None, names=pointers if pointers[1:] else ())
 
 
 class TrainingState(Rule):
@@ -226,3 +230,5 @@ def parse(repository: Repository, path: str) -> None:
         raise errors.MalformedFile(f"is {guess}", path=path)
     elif path == "README.md":
         _ = repository.card
+    elif path.endswith(".jinja") or path in {"vocab.txt", "merges.txt"}:
+        repository.text(path)

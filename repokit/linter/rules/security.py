@@ -181,7 +181,7 @@ def texts(repository: Repository) -> Iterator[tuple[str, bytes]]:
     """Text files that people and trainers write."""
     for path, entry in repository.files.items():
         if entry.kind is Kind.FILE and entry.size <= MOST_TEXT and not (BINARY.search(path) or NO_TEXTS.search(path)):
-            yield path, repository.content(path) or b""
+            yield path, repository.glance(path) or b""
 
 
 def secrets(text: bytes) -> Iterator[tuple[str, int]]:
