@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from repokit.api import (
         Gate,
         Linted,
+        PushRequest,
         build,
         check_plan,
         init,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         open_repository,
         plan,
         push,
+        push_request,
         read_plan,
         read_recipe,
     )
@@ -51,6 +53,7 @@ __all__ = [
     "Ignore",
     "Linted",
     "Plan",
+    "PushRequest",
     "PushResult",
     "Recipe",
     "RepokitError",
@@ -68,6 +71,7 @@ __all__ = [
     "open_repository",
     "plan",
     "push",
+    "push_request",
     "read_plan",
     "read_recipe",
 ]

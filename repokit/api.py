@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repokit.errors import MissingInput, Stopped, UsageError
+from repokit.errors import InputError, InternalError, MissingInput, Stopped, UsageError
 from repokit.linter.finding import Finding, Report, Severity
 from repokit.linter.selection import Ignore, Selection
 from repokit.printable import count, printable
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Gate",
     "Ignore",
+    "InternalError",
     "Linted",
     "PushRequest",
     "Selection",
@@ -121,11 +122,13 @@ class Gate:
         with Repository(source) as repository:
             self.last = _lint(repository, self.selection)
         report = self.last.report
-        if report.coverage.broken:
-            code, error = next(iter(report.coverage.broken.items()))
-            raise UsageError(f"rule {code} failed: {error}", why="it is a bug in repokit", hint=f"--ignore {code}")
         if stopping := report.at_least(self.fail_on):
             raise self._stopped(stopping, stage)
+        for code, error in report.coverage.broken.items():
+            hint = f"report it; until then lint.ignore in the recipe can name {code}"
+            raise InternalError(f"rule {code} failed: {error}", why="this is a bug in repokit", hint=hint)
+        for what in report.coverage.unread:
+            raise InputError(f"could not be checked: {what}", why="what was not read may be broken")
 
     @staticmethod
     def _stopped(findings: Collection[Finding], stage: str) -> Stopped:
@@ -185,7 +188,6 @@ def build(
     progress: Progress | None = None,
     jobs: int = 1,
     force: bool = False,
-    kept: Collection[str] = (),
 ) -> Built:
     """Carries a plan out: lints it, writes it beside the target, lints that, puts it into place atomically.
 
@@ -197,11 +199,10 @@ def build(
 
     return carry_out(
         plan_,
-        gate=gate or Gate(Selection()),
+        gate=gate or Gate(selection_of(plan_.lint)),
         progress=progress or (lambda _stage, _done, _total: None),
         jobs=jobs,
         force=force,
-        kept=kept,
     )
 
 
@@ -224,7 +225,7 @@ def check_plan(plan_: Plan, gate: Gate | None = None) -> None:
     """
     from repokit.builder.preview import Preview
 
-    (gate or Gate(Selection()))(Preview(plan_), "plan")
+    (gate or Gate(selection_of(plan_.lint)))(Preview(plan_), "plan")
 
 
 @dataclass(frozen=True)
@@ -238,8 +239,10 @@ class PushRequest:
         tag: For the new commit; None for none.
         private: Of a repository that is created; None leaves it to the Hub's default.
         message: Of the commit; None counts what changed.
+        description: What follows the message.
         publish_manifest: Whether repokit-manifest.json is pushed too.
         selection: Of the gate.
+        skipped: The recipe that lies here and was not asked, because it builds another directory.
     """
 
     directory: Path
@@ -248,43 +251,47 @@ class PushRequest:
     tag: str | None
     private: bool | None
     message: str | None
+    description: str | None
     publish_manifest: bool
     selection: Selection
+    skipped: str | None = None
 
 
 def push_request(
     directory: str | Path,
     repo_id: str | None = None,
     *,
-    recipe: str | Path = RECIPE,
+    recipe: str | Path | None = None,
     revision: str | None = None,
     tag: str | None = None,
     private: bool | None = None,
     message: str | None = None,
+    description: str | None = None,
 ) -> PushRequest:
     """Fills in from the recipe what the caller leaves open.
 
     Args:
         directory: A finished repository.
         repo_id: `org/name`.
-        recipe: Where to look; a recipe that builds another directory than this one is not asked.
+        recipe: Where to look. Without one, repokit.yaml of the current folder is asked if it builds this directory.
         revision: A branch, or refs/pr/N.
         tag: For the new commit.
         private: Of a repository that is created.
         message: Of the commit.
+        description: What follows the message.
 
     Raises:
-        UsageError: Nothing says which repository to push to.
+        UsageError: Nothing says which repository to push to, or the recipe that was named is not this directory's.
         RecipeError: The recipe cannot be read.
         MissingInput: There is no such directory.
     """
     path = Path(directory)
     if not path.is_dir():
         raise MissingInput("is not a directory", path=str(path), hint="build one: repokit build")
-    found = _recipe_of(path, Path(recipe))
+    found = _recipe_of(path, None if recipe is None else Path(recipe))
     wanted = repo_id or (found.repo if found else None)
     if wanted is None:
-        hint = f"repokit push {printable(path)} ORG/NAME, or repo: in {printable(recipe)}"
+        hint = f"repokit push {printable(path)} ORG/NAME, or repo: in {printable(recipe or RECIPE)}"
         raise UsageError("nothing says which repository to push to", hint=hint)
     settings = found.push if found else None
     return PushRequest(
@@ -294,17 +301,32 @@ def push_request(
         tag=tag or (settings.tag if settings else None),
         private=settings.private if private is None and settings else private,
         message=message or (settings.commit_message if settings else None),
+        description=description or (settings.commit_description if settings else None),
         publish_manifest=found is not None and found.manifest == "publish",
         selection=selection_of(found.lint) if found else Selection(),
+        skipped=None if found or recipe or not Path(RECIPE).is_file() else RECIPE,
     )
 
 
-def _recipe_of(directory: Path, recipe: Path) -> Recipe | None:
-    """The recipe, if there is one and it is this directory's: another one's settings would push to the wrong place."""
-    if not recipe.is_file():
+def _recipe_of(directory: Path, named: Path | None) -> Recipe | None:
+    """The recipe, if it is this directory's: another one's settings would push to the wrong place.
+
+    Raises:
+        UsageError: The one that was named builds another directory.
+    """
+    recipe = named or Path(RECIPE)
+    if named is None and not recipe.is_file():
         return None
     found = read_recipe(recipe)
-    return found if (recipe.parent / found.output).resolve() == directory.resolve() else None
+    output = recipe.parent / found.output
+    if output.resolve() == directory.resolve():
+        return found
+    if named is None:
+        return None
+    what = f"{printable(recipe)} builds {printable(output)}, not {printable(directory)}"
+    raise UsageError(
+        what, why="its settings are another repository's", hint="push what it builds, or leave out --recipe"
+    )
 
 
 def push(
@@ -347,6 +369,7 @@ def push(
         private=request.private,
         tag=request.tag,
         commit_message=request.message,
+        commit_description=request.description,
         dry_run=dry_run,
         publish_manifest=request.publish_manifest,
         gate=lambda directory: chosen(Directory(directory), "push"),

@@ -38,12 +38,12 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture
 def command(tmp_path: Path, environment: dict[str, str]) -> Command:
-    """Runs `repokit ARGUMENTS` in `tmp_path`, with the given variables set."""
+    """Runs `repokit ARGUMENTS` in `tmp_path`, or in `cwd`, with the given variables set."""
 
-    def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str | Path, cwd: Path = tmp_path, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "repokit", *map(str, arguments)],
-            cwd=tmp_path,
+            cwd=cwd,
             env={**environment, **variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,

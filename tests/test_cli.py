@@ -391,3 +391,48 @@ def test_no_colours_where_they_are_not_wanted(
 def test_no_colours_in_a_pipe(checkpoint: Path, command: Command) -> None:
     done = command("lint", checkpoint)
     assert "\x1b[" not in done.stdout + done.stderr
+
+
+BUILD = """
+version: 1
+source: ./run/checkpoint-200
+output: ./out
+license: {id: apache-2.0}
+"""
+
+
+def test_a_plan_is_carried_out_from_any_folder(command: Command, checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "repokit.yaml").write_text(BUILD)
+    assert command("build", "--plan", "plan.json").returncode == 0
+    (tmp_path / "elsewhere").mkdir()
+    done = command("build", "--apply", tmp_path / "plan.json", "-q", cwd=tmp_path / "elsewhere")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+
+
+def test_a_plan_carries_the_waivers_of_its_recipe(command: Command, checkpoint: Path, tmp_path: Path) -> None:
+    (checkpoint / "generation_config.json").write_text('{"eos_token_id": 100000}')
+    waivers = ", ".join(f"{{code: {code}, reason: a test}}" for code in ("GEN", "TOK", "TPL"))
+    (tmp_path / "repokit.yaml").write_text(BUILD)
+    assert command("build", "--plan", "plan.json").returncode == 1
+    (tmp_path / "repokit.yaml").write_text(f"{BUILD}lint: {{ignore: [{waivers}]}}\n")
+    assert command("build", "--plan", "plan.json").returncode == 0
+    assert command("build", "--apply", "plan.json").returncode == 0
+
+
+def test_a_plan_carries_what_is_kept(command: Command, checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "repokit.yaml").write_text(BUILD)
+    command("build")
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    assert command("build", "--plan", "plan.json", "--keep", "notes.txt").returncode == 0
+    done = command("build", "--apply", "plan.json")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("flags", [["init", "run/checkpoint-200", "-o"], ["build", "--plan"]])
+def test_a_file_that_cannot_be_written_is_no_bug(command: Command, checkpoint: Path, tmp_path: Path, flags) -> None:
+    (tmp_path / "repokit.yaml").write_text(BUILD)
+    done = command(*flags, "absent/file")
+    assert done.returncode == 2
+    assert "cannot be written" in done.stderr

@@ -147,3 +147,27 @@ def test_quiet_prints_the_address_alone(push, hub):
     done = push(REPO, "--create", "-q")
     assert done.stdout.startswith(f"{hub.endpoint}/{REPO}/tree/")
     assert done.stdout.count("\n") == 1
+
+
+def test_a_recipe_that_was_named_must_be_this_directory_s(push, tmp_path):
+    (tmp_path / "other.yaml").write_text(RECIPE.replace("./dist", "./other"))
+    done = push(REPO, "--create", "--recipe", "other.yaml")
+    assert done.returncode == 2
+    assert "builds" in done.stderr
+
+
+def test_a_recipe_that_is_not_asked_is_said(push, tmp_path):
+    (tmp_path / "repokit.yaml").write_text(RECIPE.replace("./dist", "./other"))
+    done = push(REPO, "--create")
+    assert done.returncode == 0, done.stderr
+    assert "were not asked" in done.stderr
+
+
+def test_the_commit_says_what_the_recipe_wants(push, hub, tmp_path):
+    from huggingface_hub import HfApi
+
+    message = "push: {commit_message: Release, commit_description: After 200 steps.}"
+    (tmp_path / "repokit.yaml").write_text(RECIPE.replace("push: {tag: v1.0}", message))
+    assert push("--create").returncode == 0
+    commit = HfApi(endpoint=hub.endpoint, token=hub.token).list_repo_commits(REPO)[0]
+    assert (commit.title, commit.message) == ("Release", "After 200 steps.")

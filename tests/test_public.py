@@ -15,6 +15,7 @@ PUBLIC = [
     "Ignore",
     "Linted",
     "Plan",
+    "PushRequest",
     "PushResult",
     "Recipe",
     "RepokitError",
@@ -32,6 +33,7 @@ PUBLIC = [
     "open_repository",
     "plan",
     "push",
+    "push_request",
     "read_plan",
     "read_recipe",
 ]

@@ -17,7 +17,7 @@ from repokit.repo.directory import Directory
 from repokit.schema.manifest import MANIFEST_NAME, Manifest, ManifestFile
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from repokit.builder.plan import Plan
     from repokit.repo.source import Source
@@ -48,7 +48,6 @@ def carry_out(
     progress: Progress = lambda _stage, _done, _total: None,
     jobs: int = 1,
     force: bool = False,
-    kept: Collection[str] = (),
 ) -> Built:
     """Builds what a plan says.
 
@@ -58,7 +57,6 @@ def carry_out(
         progress: Told of stages and bytes.
         jobs: Files that are written at once.
         force: Replace the output even if repokit did not build it or a person edited it.
-        kept: Paths in the old output whose edits the plan carries over.
 
     Raises:
         Stopped: Findings. Nothing was published.
@@ -70,7 +68,7 @@ def carry_out(
     with staging.lock(target):
         place = staging.staging_path(target, plan.digest)
         staging.clean(target, keep=place)
-        staging.check_target(target, force=force, kept=kept)
+        staging.check_target(target, force=force, kept=plan.kept)
         journal = Journal(place)
         reused = journal.finished()
         staging.check_space(target, plan.size - sum(record.size for record in reused.values()))

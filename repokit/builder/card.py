@@ -63,6 +63,19 @@ def write_card(
     return with_metadata(b"\n" + body.encode(), metadata, README)
 
 
+SECTIONS: Final = ("summary", "intended_use", "usage", "training", "evaluation", "limitations", "citation", "contact")
+
+
+def unused(recipe: Recipe, checkpoint: Checkpoint) -> list[str]:
+    """A warning where the recipe has sections for a card whose body a person wrote, and that is kept as it is."""
+    content = checkpoint.repository.content(README)
+    given = [name for name in SECTIONS if getattr(recipe.card, name)]
+    if not given or content is None or is_generated(parse_card(content, README).body):
+        return []
+    names = ", ".join(f"card.{name}" for name in given)
+    return [f"README.md of the source was written by a person and is kept: {names} of the recipe is not in it"]
+
+
 def _survivors(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """What a generated card knows that the recipe does not: its data sets and results, not its placeholders."""
     names = ("language", "datasets", "metrics", "model-index")

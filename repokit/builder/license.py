@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from repokit.repo.repository import Repository
     from repokit.schema.license import License
 
-NAMES: Final = ("LICENSE", "LICENSE.md", "LICENSE.txt", "LICENCE", "LICENCE.md", "LICENCE.txt", "COPYING")
+NAMES: Final = tuple(f"{stem}{end}" for stem in ("LICENSE", "LICENCE", "COPYING") for end in ("", ".md", ".txt"))
 
 # Only texts without a name in them: MIT and BSD begin with a copyright line that repokit cannot know.
 _LIBRARY_TEXTS: Final = {"apache-2.0": ("huggingface_hub", "Apache License")}

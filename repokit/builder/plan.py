@@ -23,11 +23,13 @@ from repokit.formats.tensors import DTYPE_BITS
 from repokit.operations import CopyFile, DeleteFile, Operation, Piece, WriteShard, WriteText
 from repokit.printable import count, printable, some
 from repokit.schema.manifest import MANIFEST_NAME
+from repokit.schema.recipe import Lint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 PLAN_VERSION: Final = 1
+KEPT: Final = "kept"  # the origin of files that are carried over from the output itself
 _OWN: Final = frozenset({MANIFEST_NAME, JOURNAL_NAME})
 
 
@@ -77,6 +79,7 @@ class Plan(_Frozen):
     operations: tuple[Operation, ...] = Field(description="Sorted by path.")
     left_out: tuple[LeftOut, ...]
     warnings: tuple[str, ...] = ()
+    lint: Lint = Field(Lint(), description="Of the recipe: waivers hold for the plan too.")
     summary: Summary
 
     @model_validator(mode="after")
@@ -101,6 +104,17 @@ class Plan(_Frozen):
         """Equal for equal plans: names the staging directory, so that an interrupted build is found again."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
+    @property
+    def kept(self) -> frozenset[str]:
+        """Paths that a person edited or added in the output, and that the plan carries over."""
+        copied = (operation for operation in self.operations if isinstance(operation, CopyFile))
+        return frozenset(operation.path for operation in copied if operation.origin == KEPT)
+
+    def anywhere(self) -> Plan:
+        """The same plan with absolute paths: it can be carried out from another folder."""
+        sources = tuple(source.model_copy(update={"path": _absolute(source.path)}) for source in self.sources)
+        return self.model_copy(update={"output": _absolute(self.output), "sources": sources})
+
     @classmethod
     def read(cls, path: Path) -> Plan:
         """A plan that `--plan` wrote.
@@ -119,6 +133,10 @@ class Plan(_Frozen):
             raise PlanError(
                 what, path=str(path), place=place, hint="make it again with `repokit build --plan`"
             ) from None
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).absolute())
 
 
 def _problem(operation: Operation, sources: int) -> str | None:

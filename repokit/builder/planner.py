@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.builder import card, documents, license as licenses, weights
 from repokit.builder.layouts import check_supported
-from repokit.builder.plan import LeftOut, Plan, Sources, Summary, copies, matching, ordered
+from repokit.builder.plan import KEPT, LeftOut, Plan, Sources, Summary, copies, matching, ordered
 from repokit.builder.sources import Checkpoint, Role, open_checkpoint
 from repokit.errors import MissingInput, RecipeError
 from repokit.operations import CopyFile, WriteShard, WriteText
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from repokit.builder.license import LicenseText
     from repokit.builder.weights import PlannedWeights
+    from repokit.repo.repository import Repository
     from repokit.schema.recipe import Recipe
 
 GENERATION_CONFIG: Final = "generation_config.json"
@@ -121,6 +122,7 @@ class _Planner:
             operations=operations,
             left_out=tuple(self._left_out({operation.path for operation in operations}, excluded)),
             warnings=tuple(self.warnings),
+            lint=self.recipe.lint,
             summary=_summary(planned),
         )
 
@@ -130,9 +132,10 @@ class _Planner:
         for path in self.kept:
             if not (output / path).is_file():
                 raise MissingInput("is to be kept and is not in the output", path=str(output / path))
-        return copies({path: (output / path, "kept") for path in self.kept}, self.sources)
+        return copies({path: (output / path, KEPT) for path in self.kept}, self.sources)
 
     def _card(self, planned: PlannedWeights, published: Collection[str], license_file: str | None) -> WriteText:
+        self.warnings.extend(card.unused(self.recipe, self.checkpoint))
         content = card.write_card(
             self.recipe,
             self.checkpoint,
@@ -209,7 +212,16 @@ class _Planner:
             return None
         if text is None and self.recipe.license.file is not None:
             self.warnings.append(self._no_license_text())
+        self.warnings.extend(self._other_licenses(repositories))
         return text
+
+    def _other_licenses(self, repositories: Mapping[str, Repository]) -> Iterator[str]:
+        """Cards of the source and the base that state another license than the recipe."""
+        stated = self.recipe.license.id
+        for word, repository in repositories.items():
+            found = repository.card.string("license") if repository.card is not None else None
+            if found is not None and found != stated:
+                yield f"the card of the {word} states the license {printable(found)}, the recipe {printable(stated)}"
 
     def _no_license_text(self) -> str:
         license_id = printable(self.recipe.license.id)

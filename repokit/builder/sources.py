@@ -19,6 +19,7 @@ from repokit.repo import training_state
 from repokit.repo.directory import Directory
 from repokit.repo.repository import Repository
 from repokit.repo.source import Kind
+from repokit.repo.tokenizer import UNREAD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,9 +62,7 @@ _ROLES: Final = tuple(
         (
             Role.TOKENIZER,
             r"tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json|added_tokens\.json|vocab\.(?:json|txt)"
-            r"|merges\.txt|tokenizer\.model(?:\.v\d+)?|spiece\.model|sentencepiece\.bpe\.model|tiktoken\.model"
-            r"|source\.spm|target\.spm|target_vocab\.json|bpe\.codes|tekken\.json|normalizer\.json|entity_vocab\.json"
-            r"|emoji\.json|qwen\.tiktoken",
+            rf"|merges\.txt|{UNREAD}|target_vocab\.json|normalizer\.json|entity_vocab\.json|emoji\.json",
         ),
         (
             Role.PROCESSOR,

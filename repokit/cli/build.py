@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from repokit.cli.console import Console, Format, chosen
+from repokit.cli.files import write
 from repokit.cli.options import FormatOption, JsonOption, QuietOption
 from repokit.cli.report import show_report
 from repokit.printable import count, printable, size, some
@@ -48,15 +49,15 @@ def build(
         plan = api.read_plan(apply or Path())
     else:
         plan = api.plan(wanted, folder=recipe.parent, output=output, kept=keep or ())
-    gate = api.Gate(api.Selection() if wanted is None else api.selection_of(wanted.lint))
+    gate = api.Gate(api.selection_of(plan.lint))
     _show(plan, console)
     if dry_run or plan_file is not None:
         _only_plan(plan, gate, plan_file, console)
         return
     try:
         with console.progress("build") as progress:
-            built = api.build(plan, gate=gate, progress=progress, jobs=jobs, force=force, kept=keep or ())
-    except api.Stopped:
+            built = api.build(plan, gate=gate, progress=progress, jobs=jobs, force=force)
+    except (api.Stopped, api.InternalError):
         show_report(gate, console)
         raise
     show_report(gate, console)
@@ -106,12 +107,12 @@ def _only_plan(plan: Plan, gate: Gate, path: Path | None, console: Console) -> N
 
     try:
         api.check_plan(plan, gate)
-    except api.Stopped:
+    except (api.Stopped, api.InternalError):
         show_report(gate, console)
         raise
     show_report(gate, console)
     if path is not None:
-        path.write_text(plan.model_dump_json(), encoding="utf-8")
+        write(path, plan.anywhere().model_dump_json())
     paths = [operation.path for operation in plan.operations]
     lines = [f"{operation.op:<12} {printable(operation.path)}" for operation in plan.operations]
     after = f"wrote the plan to {path}; next: repokit build --apply {path}" if path else "nothing was written"

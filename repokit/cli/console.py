@@ -57,6 +57,7 @@ class Console:
 
     def __init__(self, format_: Format = Format.TEXT) -> None:
         self.format = format_
+        self._progress: Progress | None = None
 
     def data(self, text: str) -> None:
         """A line, or lines, of what was asked for."""
@@ -80,15 +81,21 @@ class Console:
     def say(self, text: str) -> None:
         """A message beside the data; silent with `-q` and `--json`."""
         if self.format not in {Format.QUIET, Format.JSON}:
-            sys.stderr.write(text + "\n")
+            self._tell(text)
 
     def stage(self, name: str, text: str) -> None:
         """One step of a longer command: `plan     27 tensors ...`."""
-        self.say(f"{self.style(f'{name:<9}', 'stage')}{text}")
+        self.say(f"{self.style_message(f'{name:<9}', 'stage')}{text}")
 
     def warn(self, text: str) -> None:
         """A warning; said in every format."""
-        sys.stderr.write(f"{styled('warning', 'warning', sys.stderr)}: {printable(text, 500)}\n")
+        self._tell(f"{self.style_message('warning', 'warning')}: {printable(text, 500)}")
+
+    def _tell(self, text: str) -> None:
+        """A line on stderr; the line that shows progress makes room for it."""
+        if self._progress is not None:
+            self._progress.erase()
+        sys.stderr.write(text + "\n")
 
     def error(self, error: RepokitError) -> None:
         """What happened, why it bites, what to do next."""
@@ -101,17 +108,24 @@ class Console:
         """Asks on the terminal; without one the answer is no."""
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             return False
+        if self._progress is not None:
+            self._progress.erase()
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
         return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
     def style(self, text: str, kind: str) -> str:
         """Coloured for stdout where it is a terminal."""
-        return styled(text, kind, sys.stdout if self.format is Format.TEXT else sys.stderr)
+        return styled(text, kind, sys.stdout)
+
+    def style_message(self, text: str, kind: str) -> str:
+        """Coloured for stderr where it is a terminal."""
+        return styled(text, kind, sys.stderr)
 
     def progress(self, verb: str) -> Progress:
         """A display of stages and bytes; a context manager that is called with (stage, done, total)."""
-        return Progress(verb, silent=self.format in {Format.QUIET, Format.JSON})
+        self._progress = Progress(verb, silent=self.format in {Format.QUIET, Format.JSON})
+        return self._progress
 
 
 def styled(text: str, kind: str, stream: TextIO) -> str:
@@ -123,6 +137,7 @@ def styled(text: str, kind: str, stream: TextIO) -> str:
 
 _LINE_EVERY: Final = 30.0  # seconds between lines where there is no terminal
 _FRAME_EVERY: Final = 0.1
+_COUNTED: Final = frozenset({"commit", "verify", "tag"})  # stages of a push that count things, not bytes
 
 
 class Progress:
@@ -134,6 +149,7 @@ class Progress:
         self._live = not silent and sys.stderr.isatty()
         self._started = self._last = time.monotonic()
         self._drawn = False
+        self._stage = ""
 
     def __enter__(self) -> Self:
         return self
@@ -141,16 +157,18 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._erase()
+        self.erase()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
+        if stage != self._stage:
+            self._stage, self._started = stage, now  # a rate is of one stage: hashing says nothing of uploading
         if self._silent or now - self._last < (_FRAME_EVERY if self._live else _LINE_EVERY):
             return
         self._last = now
         line = self._line(stage, done, total, now - self._started)
         if self._live:
-            self._erase()
+            self.erase()
             sys.stderr.write(line)
             self._drawn = True
         else:
@@ -158,13 +176,16 @@ class Progress:
         sys.stderr.flush()
 
     def _line(self, stage: str, done: int, total: int, seconds: float) -> str:
+        if stage in _COUNTED:
+            return f"{self._verb} {stage:<9}{done:,} of {total:,}"
         filled = 20 * done // total if total else 0
         rate = done / seconds if seconds else 0.0
         left = f", {(total - done) / rate:.0f} s left" if rate and done < total else ""
         bar = "█" * filled + "░" * (20 - filled)
         return f"{self._verb} {stage:<9}{bar} {size(done)} of {size(total)}, {size(int(rate))}/s{left}, {_peak()} peak"
 
-    def _erase(self) -> None:
+    def erase(self) -> None:
+        """Takes the line off the terminal, so that another can stand there."""
         if self._drawn:
             sys.stderr.write("\r\x1b[K")
             self._drawn = False

@@ -25,12 +25,12 @@ def demo(
     from repokit.errors import UsageError
 
     console = Console(chosen(format_, json_=json_, quiet=quiet))
-    if keep is not None and keep.exists() and any(keep.iterdir()):
-        raise UsageError(f"{keep} is not empty", hint="name a new folder")
+    if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise UsageError(f"{keep} is not an empty folder", hint="name a new one")
     with tempfile.TemporaryDirectory(prefix="repokit-demo-") as temporary:
         workspace = (keep or Path(temporary)).absolute()
         workspace.mkdir(parents=True, exist_ok=True)
-        compared = api.demo(workspace, lambda line: console.say(console.style(f"\n{line}", "stage")))
+        compared = api.demo(workspace, lambda line: console.say(console.style_message(f"\n{line}", "stage")))
     where = f"; look around in {keep}" if keep else ""
     files = f"{compared.files} files of revision {compared.revision}"
     console.result(

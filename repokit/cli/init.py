@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from repokit.cli.console import Console, Format, chosen
+from repokit.cli.files import write
 from repokit.cli.options import FormatOption, JsonOption, QuietOption
 from repokit.printable import printable
 
@@ -34,9 +34,7 @@ def init(
     for nested in draft.nested:
         metric = f"  {printable(nested.metric)}" if nested.metric else ""
         console.say(f"  {nested.path}{metric}{'  (best)' if nested.best else ''}")
-    temporary = output.with_name(f".{output.name}.{os.getpid()}")
-    temporary.write_text(draft.text, encoding="utf-8")
-    temporary.replace(output)
+    write(output, draft.text)
     todo = " and ".join(draft.missing)
     console.result(
         f"wrote {output}: it needs {todo} from you; then repokit build",

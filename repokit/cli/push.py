@@ -34,9 +34,10 @@ def push(
     tag: Annotated[str | None, typer.Option("--tag", help="A tag for the new commit. Tags are never moved.")] = None,
     commit_message: Annotated[str | None, typer.Option("--commit-message", help="Of the one commit.")] = None,
     token: Annotated[str | None, typer.Option("--token", help="Instead of HF_TOKEN or `hf auth login`.")] = None,
-    recipe: Annotated[Path, typer.Option("--recipe", help="Where repo and push settings are read from.")] = Path(
-        "repokit.yaml"
-    ),
+    recipe: Annotated[
+        Path | None,
+        typer.Option("--recipe", help="Where repo and push settings are read from."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; upload nothing.")] = False,
     yes: YesOption = False,
     format_: FormatOption = Format.AUTO,
@@ -56,6 +57,8 @@ def push(
         private=private,
         message=commit_message,
     )
+    if request.skipped:
+        console.warn(f"{request.skipped} builds another directory: its repo, push and lint settings were not asked")
     console.stage("target", f"{printable(request.repo_id)} at {printable(request.revision)}")
     gate = api.Gate(request.selection)
     try:
@@ -70,7 +73,7 @@ def push(
                 approve=lambda changes: _approve(changes, console, dry_run=dry_run, yes=yes),
                 progress=progress,
             )
-    except api.Stopped:
+    except (api.Stopped, api.InternalError):
         show_report(gate, console)
         raise
     _show(result, console)

@@ -20,7 +20,7 @@ def show_report(gate: Gate, console: Console) -> None:
         return
     report = gate.last.report
     if report.at_least(Severity.WARNING):
-        console.say(text.render(report, gate.last.locate, console.style).rstrip("\n"))
+        console.say(text.render(report, gate.last.locate, console.style_message).rstrip("\n"))
         return
     notes = report.count(Severity.NOTE)
     found = f"{count(notes, 'note')}" if notes else "clean"

@@ -161,6 +161,8 @@ class HubClient:
         deletions: Sequence[str],
         message: str,
         parent: str | None,
+        *,
+        description: str | None = None,
     ) -> str:
         """One commit on top of `parent`, whole or not at all. Its id.
 
@@ -177,7 +179,12 @@ class HubClient:
                 *additions,
             ]
             done = self._api.create_commit(
-                self.repo_id, operations, commit_message=message, revision=revision, parent_commit=parent
+                self.repo_id,
+                operations,
+                commit_message=message,
+                commit_description=description,
+                revision=revision,
+                parent_commit=parent,
             )
             return str(done.oid)
 

@@ -76,6 +76,7 @@ def push(
     private: bool | None = None,
     tag: str | None = None,
     commit_message: str | None = None,
+    commit_description: str | None = None,
     dry_run: bool = False,
     publish_manifest: bool = False,
     gate: Callable[[Path], None] | None = None,
@@ -96,6 +97,7 @@ def push(
         private: Of a repository that is created. True refuses one that is there and public.
         tag: Name the commit. A tag that exists elsewhere is refused before anything is uploaded, and never moved.
         commit_message: Title of the commit; None: what changed, counted.
+        commit_description: What follows the title.
         dry_run: Stop after the changes are worked out; nothing on the Hub is touched.
         publish_manifest: Publish repokit's manifest too.
         gate: Looks at the directory and raises `Stopped` if it is not fit to be published.
@@ -132,7 +134,9 @@ def push(
         create_target(work.client, target, allowed, work.patience)
         if target.head is None:
             found = work.compare_with_new(target, local)
-    plan = _Plan(directory.resolve(), files, target, local, found, tag, commit_message or _title(found))
+    plan = _Plan(
+        directory.resolve(), files, target, local, found, tag, commit_message or _title(found), commit_description
+    )
     return work.planned(plan) if dry_run else work.publish(plan)
 
 
@@ -145,6 +149,7 @@ class _Plan:
     changes: Changes
     tag: str | None
     title: str
+    description: str | None
 
 
 @dataclass
@@ -228,7 +233,9 @@ class _Work:
         while True:
             self.report("commit", 0, 1)
             try:
-                return self.client.commit(revision, additions, deletions, plan.title, parent)
+                return self.client.commit(
+                    revision, additions, deletions, plan.title, parent, description=plan.description
+                )
             except (Unanswered, ParentMoved) as error:
                 if made := self._made(plan):
                     return made

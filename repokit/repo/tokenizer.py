@@ -29,10 +29,11 @@ MERGES_TXT: Final = "merges.txt"
 
 # SentencePiece, tiktoken and tekken files by the names that loaders look for (transformers `vocab_files_names`,
 # mistral_common). Their vocabularies are not read in this version.
-_UNREAD: Final = re.compile(
-    r"(?:tokenizer\.model(?:\.v\d+\w*)?|spiece\.model|sentencepiece\.bpe\.model|sentencepiece\.model|spm\.model"
+UNREAD: Final = (
+    r"(?:tokenizer\.model(?:\.v\d+\w*)?|spiece\.model|sentencepiece\.bpe\.model|sentencepiece\.model|spm(?:_char)?\.model"
     r"|source\.spm|target\.spm|prophetnet\.tokenizer|[\w.-]*\.tiktoken|tiktoken\.model|tekken\.json|bpe\.codes)"
 )
+_UNREAD: Final = re.compile(UNREAD)
 _SENTENCEPIECE: Final = re.compile(r"tokenizer\.model(?:\.v\d+\w*)?|.*\.(?:model|spm)")
 
 _FLAGS: Final = ("special", "normalized", "lstrip", "rstrip", "single_word")

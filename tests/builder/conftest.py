@@ -142,7 +142,7 @@ class Workshop:
 
     def build(self, *, kept: tuple[str, ...] = (), force: bool = False, jobs: int = 1, **keys: Any) -> Built:
         """Without the linter, which a llama of this size would not please."""
-        return self.carry_out(self.plan(kept=kept, **keys), kept=kept, force=force, jobs=jobs)
+        return self.carry_out(self.plan(kept=kept, **keys), force=force, jobs=jobs)
 
     @staticmethod
     def carry_out(plan: Plan, **arguments: Any) -> Built:

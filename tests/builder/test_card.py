@@ -381,3 +381,9 @@ def test_facts_of_the_training_are_numbers(card, state, facts):
 
 def test_a_state_with_nan_says_nothing(card):
     assert "nan" not in card(files={"trainer_state.json": '{"global_step": 5, "epoch": NaN}'})
+
+
+def test_sections_that_a_person_s_card_does_not_take_are_said(workshop):
+    workshop.checkpoint(files={"README.md": "---\nlicense: apache-2.0\n---\n# Mine\n\nWritten by me.\n"})
+    (warning,) = workshop.plan(card={"summary": "A model.", "limitations": "Many."}).warnings
+    assert "card.summary, card.limitations" in warning

@@ -101,3 +101,13 @@ def test_what_the_license_asks_to_be_passed_on_is_carried(workshop, name):
     workshop.checkpoint(files={name: TEXT})
     workshop.build()
     assert workshop.read(name) == TEXT
+
+
+def test_a_card_that_states_another_license_is_said(workshop):
+    workshop.checkpoint(files={"README.md": "---\nlicense: mit\n---\n# Mine\n\nWritten by me.\n"})
+    assert workshop.plan().warnings == ("the card of the source states the license mit, the recipe apache-2.0",)
+
+
+def test_a_card_that_states_the_same_license_needs_no_word(workshop):
+    workshop.checkpoint(files={"README.md": "---\nlicense: apache-2.0\n---\n# Mine\n\nWritten by me.\n"})
+    assert workshop.plan().warnings == ()

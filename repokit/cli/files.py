@@ -1,0 +1,25 @@
+"""Writing what a command was asked to write."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from repokit.errors import UsageError
+from repokit.printable import printable
+
+
+def write(path: Path, text: str) -> None:
+    """Writes a file through another one beside it: whoever reads it sees the old or the new one, whole.
+
+    Raises:
+        UsageError: The folder is not there, or may not be written to.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        if temporary.parent.is_dir():
+            temporary.unlink(missing_ok=True)
+        raise UsageError(f"{printable(path)} cannot be written: {error.strerror}", hint="name another file") from None
