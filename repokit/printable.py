@@ -9,8 +9,9 @@ from __future__ import annotations
 import unicodedata
 
 # Cc: C0 and C1 controls; Cf: bidirectional and zero-width marks, tag characters; Cs: lone surrogates;
-# Co/Cn: glyphs that no font has; Zl/Zp: line separators that some terminals honour.
-_UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+# Co/Cn: glyphs that no font has; Zl/Zp: line separators that some terminals honour; Zs: spaces that look like the
+# ordinary one and are not.
+_UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 
 
 def printable(text: object, limit: int = 200) -> str:
@@ -23,7 +24,7 @@ def printable(text: object, limit: int = 200) -> str:
 
 
 def _escaped(character: str) -> str:
-    if unicodedata.category(character) not in _UNSAFE_CATEGORIES:
+    if character == " " or unicodedata.category(character) not in _UNSAFE_CATEGORIES:
         return character
     code = ord(character)
     if code < 0x100:

@@ -26,12 +26,13 @@ MAX_DEPTH: Final = 100  # config.json of composed models nests 5 deep, tokenizer
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-def loads(data: bytes, path: str) -> Any:  # noqa: ANN401 - whatever the document holds
+def loads(data: bytes, path: str, *, infinity: bool = False) -> Any:  # noqa: ANN401 - whatever the document holds
     """The document in `data`, or an error that says where it stops being JSON.
 
     Args:
         data: The whole file.
         path: For messages.
+        infinity: Read Infinity and -Infinity, which Python's own readers and writers take for JSON.
 
     Raises:
         MalformedFile: Not strict JSON: not UTF-8, a byte order mark, a syntax error, a duplicate key, NaN or Infinity,
@@ -45,7 +46,7 @@ def loads(data: bytes, path: str) -> Any:  # noqa: ANN401 - whatever the documen
         value = json.loads(
             text,
             object_pairs_hook=_without_duplicates,
-            parse_constant=_refuse_constant,
+            parse_constant=_infinite if infinity else _refuse_constant,
             parse_float=_finite,
         )
     except _Refused as refused:
@@ -113,6 +114,10 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise _Refused(f"has {name}, which is not JSON", name)
+
+
+def _infinite(name: str) -> float:
+    return float(name) if name != "NaN" else _refuse_constant(name)
 
 
 _INFINITE: Final = frozenset({float("inf"), float("-inf")})
@@ -198,7 +203,7 @@ def _check_surrogates(value: object, path: str) -> None:
 
 def dumps(value: object, *, sort_keys: bool = False) -> bytes:
     """The spelling that transformers and huggingface_hub write: indent 2, UTF-8 unescaped, a newline at the end."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, sort_keys=sort_keys, allow_nan=False)
+    text = json.dumps(value, indent=2, ensure_ascii=False, sort_keys=sort_keys, allow_nan=True)
     return (text + "\n").encode("utf-8")
 
 

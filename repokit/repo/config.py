@@ -22,6 +22,9 @@ _NO_MODELS: Final = frozenset({"quantization_config", "compression_config"})
 # Rows that a family's code adds to the vocabulary (transformers 5.24 models/*/modeling_*.py, nn.Embedding).
 _EXTRA_ROWS: Final = {"mllama": 8, "mllama_text_model": 8, "moshi": 1}
 
+# Speech models whose embedding holds text and codebooks together, and a decoder of actions without a text at all.
+_SEVERAL_VOCABULARIES: Final = frozenset({"csm", "kyutai_speech_to_text", "decision_transformer"})
+
 # How families call the number of blocks in their one stack.
 _LAYER_KEYS: Final = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 
@@ -110,7 +113,7 @@ class Config(Document):
     def embedding_rows(self) -> tuple[int, ...]:
         """How many rows the text model's embedding may have; () where config.json does not say. The most come last."""
         size = self.vocab_size
-        if size is None or size < 1:
+        if size is None or size < 1 or self.model_type in _SEVERAL_VOCABULARIES:
             return ()
         size += max(_EXTRA_ROWS.get(level.model_type or "", 0) for level in (self, Config(self.path, self.text.raw)))
         more = self.text.integer("additional_vocab_size") or self.integer("additional_vocab_size") or 0

@@ -97,6 +97,8 @@ class Processors:
         config = self._repository.config
         if config is None or self.files or "auto_map" in config:
             return None
+        if self._repository.has("tekken.json"):  # mistral-common's tokenizer says how images and sounds are cut
+            return None
         if media := next((name for name in config.architectures if _MEDIA.search(name)), None):
             return media
         return next((key for key in _TOWERS if config.mapping(key) is not None and _composed(config)), None)

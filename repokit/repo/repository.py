@@ -234,7 +234,8 @@ class Repository:
 
     def _json(self, path: str) -> Any:  # noqa: ANN401 - whatever the document holds
         content = self.content(path)
-        return None if content is None else loads(content, path)
+        # Real configs have Infinity in them (Mamba's time_step_limit); a rule speaks of it, and the others still run.
+        return None if content is None else loads(content, path, infinity=True)
 
     def _object(self, path: str) -> dict[str, Any] | None:
         raw = self.json(path)

@@ -151,9 +151,14 @@ def test_a_document_larger_than_the_limit_is_refused(monkeypatch: pytest.MonkeyP
         loads(b'{"a": 12345}', "x.json")
 
 
-def test_infinity_is_not_written() -> None:
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        dumps({"a": float("inf")})
+def test_infinity_is_read_where_it_is_asked_for_and_written_as_it_was() -> None:
+    document = loads(b'{"a": -Infinity}', "x.json", infinity=True)
+    assert json.loads(dumps(document)) == {"a": float("-inf")}
+
+
+def test_nan_is_never_read() -> None:
+    with pytest.raises(MalformedFile, match="NaN"):
+        loads(b'{"a": NaN}', "x.json", infinity=True)
 
 
 # ---------------------------------------------------------------- where values stand

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from repokit import errors
 from repokit.errors import InputError
 from repokit.formats.signature import LFS_POINTER, identify, is_pickle
+from repokit.formats.strict_json import loads
 from repokit.linter.examples import Example
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
@@ -137,6 +138,31 @@ class WrongType(Rule):
                 yield self.finding(path, message, place=pointers[0] or None, names=pointers if pointers[1:] else ())
 
 
+class InfiniteNumber(Rule):
+    """A JSON file holds Infinity, which is not JSON.
+
+    Python's readers take it; the Hub and readers in other languages refuse the whole file. transformers 5 writes
+    {"__float__": "Infinity"} instead.
+    """
+
+    code = "FIL207"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (
+        Example("no upper limit", {"config.json": lambda text: text.replace(b"{", b'{"time_limit": Infinity, ', 1)}),
+    )
+    good = (Example("the word in a string", {"config.json": {"comment": "Infinity"}}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for path in repository.files:
+            if path.endswith(".json") and b"Infinity" in (content := repository.glance(path) or b""):
+                try:
+                    loads(content, path)
+                except errors.MalformedFile as error:
+                    yield self.finding(path, error.what, place=error.place)
+
+
 class TrainingState(Rule):
     """State of the training run lies in the repository.
 
@@ -163,7 +189,7 @@ class TrainingState(Rule):
             yield self.finding(left[0], message, names=left, hint=hint)
 
 
-RULES: Final = (MalformedFile(), LfsPointer(), BrokenLink(), WrongType(), TrainingState())
+RULES: Final = (MalformedFile(), LfsPointer(), BrokenLink(), WrongType(), InfiniteNumber(), TrainingState())
 
 # The model of each file, by the end of its name: the module and class in repokit/schema/.
 SCHEMAS: Final = {

@@ -388,7 +388,10 @@ def single_of(index: Index) -> str | None:
 
 # Files of other layouts and libraries that share a folder with shards: Mistral's own, PEFT's, OpenCLIP's, and the
 # variants of transformers (`model.fp16.safetensors`).
-OTHER_LAYOUTS: Final = re.compile(r"(?:consolidated|adapter_|open_clip_)[^/]*|model(?:\.[^/.]+)?\.safetensors")
+OTHER_LAYOUTS: Final = re.compile(
+    r"(?:consolidated|adapter_|open_clip_)[^/]*|model(?:\.[^/.]+)?\.safetensors"
+    r"|diffusion_pytorch_model\.[^/.]+\.safetensors"  # a variant: only asked for by name
+)
 
 
 def strangers(repository: Repository, index: Index) -> list[str]:

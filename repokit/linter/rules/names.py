@@ -112,9 +112,12 @@ class UnwantedFile(Rule):
         Example("settings of a shell", {".env": "A=1"}),
         Example("a private key", {"keys/id_ed25519": "x"}),
         Example("half of a download", {"blob.incomplete": "x"}),
-        Example("compiled code", {"kernels.so": b"\x7fELF"}),
+        Example("compiled code", {"modeling.pyc": b"\xa7\r\r\n"}),
     )
-    good = (Example("an example of settings", {".env.example": "A="}),)
+    good = (
+        Example("an example of settings", {".env.example": "A="}),
+        Example("a repository of kernels", {"build/torch/kernels.so": b"\x7fELF"}),
+    )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         for path in repository.files:
@@ -130,7 +133,7 @@ UNWANTED: Final = {
     ): "a file of credentials",
     re.compile(r"^id_(?:rsa|dsa|ecdsa|ed25519)$|\.(?:p12|pfx|jks|keystore)$"): "a private key",
     re.compile(r"\.(?:incomplete|crdownload|part|partial)$"): "what an interrupted download left behind",
-    re.compile(r"\.(?:so(?:\.\d+)*|dll|dylib|pyd|pyc|exe)$"): "compiled code",
+    re.compile(r"\.(?:pyc|exe)$"): "compiled code",  # shared libraries are what kernels and compiled models are
     re.compile(r"^\.DS_Store$|^Thumbs\.db$|^core\.\d+$"): "what a system left behind",
 }
 

@@ -161,10 +161,9 @@ class UntypedProcessor(Rule):
     good = (Example("settings with their class", vit()),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        if not _model_type_is_known(repository) or repository.config is None:
+        if repository.config is None and not _of_another_library(repository):
             for document in _untyped(repository):
-                if repository.config is None or "auto_map" not in repository.config:
-                    yield self.finding(document.path, "names no class", place=document.pointer or None)
+                yield self.finding(document.path, "names no class", place=document.pointer or None)
 
 
 class ImplicitProcessor(Rule):

@@ -299,7 +299,7 @@ POSITION_TABLES: Final = frozenset(
 _NO_TEXT: Final = re.compile(
     r"Image(?!Text)|Vision(?!2Seq|EncoderDecoder|TextDual)|^Beit|^Data2Vec(?:Audio|Vision)|^ImageGPT|Audio"
     r"|^(?:Wav2Vec2|Hubert|WavLM|UniSpeech|SEW)\w*(?<!ForCTC)$|Trajectory|^DecisionTransformer|TimeSeries|^Vits"
-    r"|Encodec|Mimi|^Dac|Bark|Musicgen|Speech(?:Encoder|T5HifiGan)"
+    r"|Eagle|Encodec|Mimi|^Dac|Bark|Musicgen|Speech(?:Encoder|T5HifiGan)"
 )
 
 RULES: Final = (
@@ -315,10 +315,17 @@ RULES: Final = (
 )
 
 
+# They take bytes or characters as ids (transformers 5.24: byt5, canine, perceiver tokenization files).
+WITHOUT_VOCABULARY: Final = frozenset({"canine", "perceiver", "ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"})
+
+
 def reads_text(repository: Repository) -> bool:
     """Whether config.json is that of a model of transformers that takes text, and weights are there for it."""
     config = repository.config
     if config is None or config.model_type is None or not config.architectures or not config.vocab_size:
+        return False
+    named = None if repository.tokenizer_config is None else repository.tokenizer_config.string("tokenizer_class")
+    if config.model_type in WITHOUT_VOCABULARY or named in WITHOUT_VOCABULARY or "chronos_config" in config:
         return False
     has_weights = any(path.endswith((".safetensors", ".bin")) for path in repository.files)
     return has_weights and not any(_NO_TEXT.search(name) for name in config.architectures)

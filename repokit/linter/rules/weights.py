@@ -178,13 +178,21 @@ class WrapperPrefix(Rule):
     )
     good = (
         Example("an adapter is named so by right", base="lora"),
+        Example(
+            "code of the repository has adapters in it",
+            {
+                "config.json": {"auto_map": {"AutoModelForCausalLM": "modeling_x.XModel"}},
+                "modeling_x.py": "",
+                SINGLE: edited(add={"model.layers.0.self_attn.q_proj.lora_A.speech.weight": ("BF16", (4, 16))}),
+            },
+        ),
         Example("a part of the architecture", {SINGLE: edited(add={"stages.0.module.weight": ("BF16", (16,))})}),
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         weights = repository.weights
         for wrapper, pattern in WRAPPERS.items():
-            if wrapper in OF_ADAPTERS and weights.of_adapter:
+            if wrapper in OF_ADAPTERS and (weights.of_adapter or has_adapters_of_its_own(repository)):
                 continue
             names = [name for group, names in weights.groups.items() if pattern.search(group) for name in names]
             if not names:
@@ -192,6 +200,12 @@ class WrapperPrefix(Rule):
             message = f"has {wrapper!r} in {count(len(names), 'name')}"
             hint = "`repokit build` renames them where the result is unambiguous"
             yield self.finding(weights.main or SINGLE, message, names=names, place=names[0], hint=hint)
+
+
+def has_adapters_of_its_own(repository: Repository) -> bool:
+    """Whether adapters may be parts of the architecture: Phi-4-multimodal, and what code of the repository defines."""
+    config = repository.config
+    return config is not None and ("auto_map" in config or config.model_type == "phi4_multimodal")
 
 
 RULES: Final = (

@@ -26,6 +26,10 @@ HEAD: Final = "lm_head.weight"
 MOST: Final = 10_000  # layers or experts: a hostile config.json does not decide how long a loop runs
 
 
+# Their num_hidden_layers counts something else than the blocks of their one stack (transformers 5.24).
+COUNTED_OTHERWISE: Final = frozenset({"efficientnet", "dory"})
+
+
 class MissingLayer(Rule):
     """Layers are missing from the weights.
 
@@ -54,7 +58,8 @@ class MissingLayer(Rule):
         if not weights.whole or weights.of_adapter:
             return
         alone = config is not None and not config.composed and len(weights.stacks) == 1
-        declared = (config.layers or 0) if config is not None and alone else 0
+        counted = config is not None and alone and config.model_type not in COUNTED_OTHERWISE
+        declared = (config.layers or 0) if config is not None and counted and "auto_map" not in config else 0
         for stack, layers in weights.stacks.items():
             wanted = range(min(max(declared, max(layers) + 1), MOST))
             if missing := [f"{stack}.{layer}" for layer in wanted if layer not in layers]:
@@ -153,6 +158,7 @@ class MissingHead(Rule):
     good = (
         Example("tied: no head in the file", base="tied"),
         Example("a head of another name", {SINGLE: edited(rename=lambda name: name.replace("lm_head", "embed_out"))}),
+        Example("an embedding model", {SINGLE: edited(drop=(HEAD,)), "modules.json": "[]"}),
         Example("a value head beside", {SINGLE: edited(add={"value_head.weight": ("BF16", (1, 16))})}),
         Example(
             "a classifier with its head",
@@ -338,6 +344,8 @@ def lacks_head(repository: Repository, architecture: str) -> bool:
     if architecture.endswith("ForSequenceClassification"):
         return not any(CLASSIFIER_NAMES.search(name) for name in plain if not name.startswith("lm_head"))
     if config is None or not generates(architecture) or config.tie_word_embeddings is not False:
+        return False
+    if repository.has("modules.json"):  # sentence-transformers loads the body alone
         return False
     embedding = weights.embedding
     if embedding is None or any(HEAD_NAMES.search(name) for name in plain):
