@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
@@ -44,3 +45,15 @@ def test_a_public_name_is_documented(name: str) -> None:
 def test_a_summary_is_a_sentence(name: str) -> None:
     summaries = {place: (inspect.getdoc(value) or "").partition("\n")[0] for place, value in documented(name)}
     assert [place for place, summary in summaries.items() if summary and not summary.endswith((".", "?"))] == []
+
+
+PACKAGES = ("builder", "formats", "linter", "publisher", "repo", "schema")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_lists_its_modules(checkout: Path, package: str) -> None:
+    """Whoever opens a package finds every module in the first lines."""
+    folder = checkout / "repokit" / package
+    listed = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert sorted(module for module in modules if not re.search(rf"\b{module}\b", listed)) == []

@@ -9,9 +9,12 @@ transforms/  cast, tie: one module each
 sharding     which tensor goes into which file
 documents    config.json and generation_config.json: what the recipe changes in them
 card, generated_cards, license    README.md and LICENSE
-plan         recipe -> Plan: frozen, ordered, serialisable; with the exact header bytes of every shard
+weights      which tensors, under which names, in which dtype, in which file, from which bytes
+plan         Plan: frozen, ordered, serialisable; with the exact header bytes of every shard
+planner      recipe -> Plan
 preview      the planned repository as a Source, so that it is linted before one byte is written
 execute      Plan -> a staging directory beside the target
 journal      which files of an interrupted build are finished
 staging      lock, free space, atomic publish
+build        all of it in order: lint the plan, write beside the target, lint that, put it into place
 """

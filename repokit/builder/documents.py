@@ -1,7 +1,6 @@
 """config.json and generation_config.json: what a recipe changes in them, and nothing else.
 
-Edits go to the raw document: key order, unknown keys and number spelling survive. A file that nothing changes is
-copied byte for byte.
+Edits go to the raw document: key order and unknown keys survive. A file that nothing changes is copied byte for byte.
 """
 
 from __future__ import annotations

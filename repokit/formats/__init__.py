@@ -5,8 +5,10 @@ safetensors    strict header reader, deterministic header writer
 paths          which relative paths may be followed
 strict_json    JSON without the leniency of `json.loads`; places found on demand
 front_matter   the YAML block of a model card, and YAML read strictly
+front_matter_edit    changes values of that block and nothing else
+sentencepiece  whether a file is a SentencePiece model, and how many pieces it has
 signature      what a file is by its first bytes, for messages that name the culprit
 
-Nothing here opens a file: bytes come in through a `read(offset, length)` callable, so that a directory, a revision on
-the Hub and a plan are read by the same code.
+Nothing here opens a file: bytes come in through a `read(offset, length)` callable, so that a directory, a plan and a
+repository in memory are read by the same code.
 """

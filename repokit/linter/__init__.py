@@ -6,5 +6,7 @@ rules/      the rules, one module per family; rules/__init__.py is the table
 examples    known-good repositories in memory, and the changes that break them
 selection   which rules run, which findings count
 engine      runs the rules, keeps count of what could not be checked
+places      line and column of a finding
+explain     what a rule says to people
 reporters/  a report in, text out
 """

@@ -218,7 +218,7 @@ class ChatTemplates:
     def _case(
         self, conversation: Conversation, *, as_list: bool = False, prompt: bool = False, with_tools: bool = False
     ) -> dict[str, Any]:
-        """The variables that apply_chat_template passes (formats 6.3)."""
+        """The variables that apply_chat_template passes (transformers 5.24 chat_template_utils.py)."""
         messages = [_with_parts(message) if as_list else dict(message) for message in conversation]
         tools = [TOOL] if with_tools else None
         fixed = {"messages": messages, "tools": tools, "documents": None, "add_generation_prompt": prompt}

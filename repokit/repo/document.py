@@ -17,7 +17,7 @@ class Document:
 
     Attributes:
         path: The file, relative to the repository.
-        raw: The object as parsed: key order, unknown keys and number spelling kept. Never change it.
+        raw: The object as parsed: key order and unknown keys kept. Never change it.
         pointer: The JSON Pointer (RFC 6901) of this object in the file; "" for the whole document.
     """
 

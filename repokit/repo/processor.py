@@ -34,7 +34,7 @@ _MEDIA: Final = re.compile(
 )
 _TOWERS: Final = ("vision_config", "audio_config")
 
-# Fields of a processor and of vision_config that say the same thing (formats 7.4).
+# Fields of a processor and of vision_config that say the same thing (transformers 5.24).
 _SHARED: Final = {
     "patch_size": ("patch_size",),
     "merge_size": ("spatial_merge_size",),

@@ -1,7 +1,7 @@
 """Which ids the tokens of a tokenizer.json really get.
 
 The tokenizers library does not honour the ids that are written beside added tokens: a token that the model's own
-vocabulary lacks gets the next free id, in file order, without a word (formats: serialization.rs and
+vocabulary lacks gets the next free id, in file order, without a word (tokenizers' serialization.rs and
 added_vocabulary.rs of tokenizers 0.23; measured).
 """
 

@@ -125,7 +125,7 @@ class Section(BaseModel):
 
 
 class Identity(Section):
-    """The model in words: used in the card and in the names of variants, and checked against config.json."""
+    """The model in words, for the card."""
 
     name: str | None = Field(None, description="The model's name, for people: `Llama 3.1 8B SQL`.")
     family: str | None = Field(None, description="What it belongs to: `Llama 3.1`.")
@@ -179,7 +179,7 @@ class Origin(Section):
 
 
 class CardRecipe(Section):
-    """README.md. A body that a person wrote is kept as it is; sections fill what is not there yet."""
+    """README.md. A body that a person wrote is kept as it is; sections are for a card that repokit writes."""
 
     # Front matter, as the Hub names it (schema/card.py)
     language: OneOrMany = Field((), description="ISO 639-1 or 639-3 codes, `code` or `multilingual`.")
@@ -258,7 +258,7 @@ class Recipe(Section):
     kind: Literal["auto", "full", "adapter", "quantized", "gguf"] = Field(
         "auto", description="What is built; `auto` goes by the files in the source."
     )
-    source: str = Field(min_length=1, description="The checkpoint: a directory or a file. Only read, never written to.")
+    source: str = Field(min_length=1, description="The checkpoint: a directory. Only read, never written to.")
     output: str = Field(min_length=1, description="The directory that is built. Replaced only if repokit built it.")
     base: Base = Base()
     weights: Weights = Weights()
