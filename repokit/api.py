@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,7 +88,17 @@ def lint(target: str | Path, *, selection: Selection | None = None) -> Linted:
         MissingInput, UsageError: The target, or a rule that the selection names, does not exist.
     """
     with open_repository(target) as repository:
+        if not any(_OF_MODEL.fullmatch(path) for path in repository.files):
+            what = "holds no model: no config.json and no weights at its top"
+            raise MissingInput(what, path=str(target), hint="name the directory of one repository")
         return _lint(repository, selection or Selection())
+
+
+# What at least one of stands at the top of every repository of a model, whatever its library.
+_OF_MODEL = re.compile(
+    r"[^/]*config[^/]*\.(?:json|yaml|yml)|params\.json|model_index\.json|modules\.json|tokenizer[^/]*"
+    r"|[^/]+\.(?:safetensors|bin|pt|pth|ckpt|gguf|onnx|h5|keras|msgpack|pkl|joblib|tflite|mlmodel|nemo)"
+)
 
 
 def _lint(repository: Repository, selection: Selection) -> Linted:
@@ -95,6 +107,9 @@ def _lint(repository: Repository, selection: Selection) -> Linted:
     from repokit.linter.rules import RULES
 
     selection.validate(RULES)
+    day = datetime.now(UTC).date()
+    if not any(selection.wants(rule, day) for rule in RULES):
+        raise UsageError("no rule is left to check", hint="select and ignore exclude each other")
     report = engine.lint(repository, selection)
     find = locator(repository)
     lines = {finding: find(finding) for finding in report.findings}
@@ -162,7 +177,14 @@ def read_recipe(path: str | Path = RECIPE) -> Recipe:
     return load_recipe(Path(path))
 
 
-def plan(recipe: Recipe, *, folder: str | Path = ".", output: str | None = None, kept: Collection[str] = ()) -> Plan:
+def plan(
+    recipe: Recipe,
+    *,
+    folder: str | Path = ".",
+    output: str | None = None,
+    kept: Collection[str] = (),
+    name: str = RECIPE,
+) -> Plan:
     """What a build would do. Nothing is written.
 
     Args:
@@ -170,6 +192,7 @@ def plan(recipe: Recipe, *, folder: str | Path = ".", output: str | None = None,
         folder: What relative paths in the recipe are relative to.
         output: Another output directory than the recipe's, relative to the current directory.
         kept: Paths in an earlier output whose edits are carried over.
+        name: Of the recipe, for messages.
 
     Raises:
         RepokitError: See repokit.builder.planner.make_plan.
@@ -178,7 +201,7 @@ def plan(recipe: Recipe, *, folder: str | Path = ".", output: str | None = None,
 
     if output is not None:
         recipe = recipe.model_copy(update={"output": str(Path(output).absolute())})
-    return make_plan(recipe, folder=Path(folder), kept=kept)
+    return make_plan(recipe, folder=Path(folder), kept=kept, recipe_name=name)
 
 
 def build(
@@ -217,13 +240,17 @@ def read_plan(path: str | Path) -> Plan:
     return Plan.read(Path(path))
 
 
-def check_plan(plan_: Plan, gate: Gate | None = None) -> None:
-    """Lints the repository that a plan would write.
+def check_plan(plan_: Plan, gate: Gate | None = None, *, force: bool = False) -> None:
+    """What a build would check before it writes: the output, and the repository that the plan describes.
 
     Raises:
+        TargetRefused: The output is not repokit's to replace; `force` would replace it.
         Stopped: Findings at error level.
     """
     from repokit.builder.preview import Preview
+    from repokit.builder.staging import check_target
+
+    check_target(Path(plan_.output), force=force, kept=plan_.kept)
 
     (gate or Gate(selection_of(plan_.lint)))(Preview(plan_), "plan")
 
@@ -281,7 +308,7 @@ def push_request(
         description: What follows the message.
 
     Raises:
-        UsageError: Nothing says which repository to push to, or the recipe that was named is not this directory's.
+        UsageError: Nothing says which repository to push to.
         RecipeError: The recipe cannot be read.
         MissingInput: There is no such directory.
     """
@@ -309,24 +336,15 @@ def push_request(
 
 
 def _recipe_of(directory: Path, named: Path | None) -> Recipe | None:
-    """The recipe, if it is this directory's: another one's settings would push to the wrong place.
+    """The recipe that was named, else the one that lies here if it is this directory's.
 
-    Raises:
-        UsageError: The one that was named builds another directory.
+    Another one's settings would push to the wrong place.
     """
     recipe = named or Path(RECIPE)
     if named is None and not recipe.is_file():
         return None
     found = read_recipe(recipe)
-    output = recipe.parent / found.output
-    if output.resolve() == directory.resolve():
-        return found
-    if named is None:
-        return None
-    what = f"{printable(recipe)} builds {printable(output)}, not {printable(directory)}"
-    raise UsageError(
-        what, why="its settings are another repository's", hint="push what it builds, or leave out --recipe"
-    )
+    return found if named or (recipe.parent / found.output).resolve() == directory.resolve() else None
 
 
 def push(

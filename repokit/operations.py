@@ -11,7 +11,7 @@ that they can be listed (`--dry-run`), stored (`--plan`), and executed in any or
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -59,6 +59,10 @@ class WriteText(_Frozen):
     def size(self) -> int:
         """Bytes of the file."""
         return len(self.content)
+
+
+# The origin of a file that a person edited or added in the output, and that a build carries over.
+KEPT: Final = "kept"
 
 
 class CopyFile(_Frozen):

@@ -436,3 +436,45 @@ def test_a_file_that_cannot_be_written_is_no_bug(command: Command, checkpoint: P
     done = command(*flags, "absent/file")
     assert done.returncode == 2
     assert "cannot be written" in done.stderr
+
+
+def test_what_was_kept_once_stays_a_person_s(command: Command, checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "repokit.yaml").write_text(BUILD)
+    command("build")
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    assert command("build", "--keep", "notes.txt").returncode == 0
+    done = command("build")
+    assert done.returncode == 2
+    assert "notes.txt" in done.stderr
+    assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("flag", ["--dry-run", "--plan=plan.json"])
+def test_a_plan_looks_at_the_output_too(command: Command, checkpoint: Path, tmp_path: Path, flag: str) -> None:
+    (tmp_path / "repokit.yaml").write_text(BUILD)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("mine")
+    done = command("build", flag)
+    assert done.returncode == 2
+    assert "was not built by repokit" in done.stderr
+
+
+def test_messages_name_the_recipe_that_was_read(command: Command, checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(BUILD.replace("license: {id: apache-2.0}", ""))
+    assert "mine.yaml" in command("build", "mine.yaml").stderr
+
+
+def test_the_next_command_of_a_build_finds_its_recipe(command: Command, checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(BUILD)
+    assert "repokit push out --recipe mine.yaml" in command("build", "mine.yaml").stdout
+
+
+def test_a_directory_without_a_model_is_not_clean(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"x")
+    done = command("lint")
+    assert done.returncode == 2
+    assert "holds no model" in done.stderr
+
+
+def test_a_selection_of_no_rules_is_not_clean(command: Command, checkpoint: Path) -> None:
+    assert command("lint", checkpoint, "--select", "IDX", "--ignore", "IDX").returncode == 2

@@ -33,7 +33,7 @@ def edited_config(config: Config, *, dtype: str | None, compat: tuple[str, ...])
             raw["dtype"] = dtype
     if "transformers-4" in compat:
         raw = _at_every_level(raw, _for_transformers_4)
-    return None if raw == config.raw else dumps(raw)
+    return None if raw == config.raw else dumps(raw, infinity=True)  # as it stood
 
 
 def _at_every_level(raw: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
@@ -81,7 +81,8 @@ def merged_generation_config(raw: Mapping[str, Any] | None, values: Mapping[str,
     if repr(merged) == repr(raw or {}):  # a person tells true from 1
         return None
     try:
-        return dumps(merged)
+        dumps(values)
+        return dumps(merged, infinity=True)  # the source may have it; a recipe may not add it
     except (TypeError, ValueError) as error:
         what = f"has a value that JSON does not have: {printable(error)}"
         raise RecipeError(what, place="generation_config") from None

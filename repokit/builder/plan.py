@@ -20,7 +20,7 @@ from repokit.builder.transforms.cast import is_cast
 from repokit.errors import MissingInput, PlanError, RecipeError
 from repokit.formats.paths import unsafe
 from repokit.formats.tensors import DTYPE_BITS
-from repokit.operations import CopyFile, DeleteFile, Operation, Piece, WriteShard, WriteText
+from repokit.operations import KEPT, CopyFile, DeleteFile, Operation, Piece, WriteShard, WriteText
 from repokit.printable import count, printable, some
 from repokit.schema.manifest import MANIFEST_NAME
 from repokit.schema.recipe import Lint
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 PLAN_VERSION: Final = 1
-KEPT: Final = "kept"  # the origin of files that are carried over from the output itself
 _OWN: Final = frozenset({MANIFEST_NAME, JOURNAL_NAME})
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.builder import card, documents, license as licenses, weights
 from repokit.builder.layouts import check_supported
-from repokit.builder.plan import KEPT, LeftOut, Plan, Sources, Summary, copies, matching, ordered
+from repokit.builder.plan import LeftOut, Plan, Sources, Summary, copies, matching, ordered
 from repokit.builder.sources import Checkpoint, Role, open_checkpoint
 from repokit.errors import MissingInput, RecipeError
-from repokit.operations import CopyFile, WriteShard, WriteText
+from repokit.operations import KEPT, CopyFile, WriteShard, WriteText
 from repokit.printable import printable, some
 from repokit.repo.config import CONFIG
 from repokit.repo.remote_code import remote_code

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from repokit.errors import BuildError, LockHeld, NoSpace, TargetRefused
+from repokit.operations import KEPT
 from repokit.printable import printable, size, some
 from repokit.schema.manifest import MANIFEST_NAME, Manifest, ManifestFile
 
@@ -154,6 +155,8 @@ def _manifest(target: Path) -> Manifest | None:
 
 
 def _edited(target: Path, recorded: ManifestFile) -> bool:
+    if recorded.origin == KEPT:  # a person's, carried over by the build before: it stays theirs
+        return True
     if (target / recorded.path).is_symlink():
         return True
     status = (target / recorded.path).stat()

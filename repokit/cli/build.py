@@ -48,11 +48,11 @@ def build(
     if wanted is None:
         plan = api.read_plan(apply or Path())
     else:
-        plan = api.plan(wanted, folder=recipe.parent, output=output, kept=keep or ())
+        plan = api.plan(wanted, folder=recipe.parent, output=output, kept=keep or (), name=str(recipe))
     gate = api.Gate(api.selection_of(plan.lint))
     _show(plan, console)
     if dry_run or plan_file is not None:
-        _only_plan(plan, gate, plan_file, console)
+        _only_plan(plan, gate, plan_file, console, force=force)
         return
     try:
         with console.progress("build") as progress:
@@ -66,8 +66,9 @@ def build(
     total = sum(file.size for file in built.files) or plan.size
     number = len(built.files) or len(plan.operations)
     where = printable(plan.output)
+    push = f"repokit push {where}{_recipe_flag(apply, recipe, output)}"
     console.result(
-        f"built {where}: {count(number, 'file')}, {size(total)}\nnext: repokit push {where}",
+        f"built {where}: {count(number, 'file')}, {size(total)}\nnext: {push}",
         {
             "output": plan.output,
             "files": [file.model_dump() for file in built.files],
@@ -89,7 +90,7 @@ def _show(plan: Plan, console: Console) -> None:
         saved = f"{size(summary.source_bytes)} become {size(summary.weight_bytes)}"
         console.stage("cast", f"{count(summary.cast, 'tensor')}: {saved}{kept}")
     if summary.renamed:
-        console.stage("rename", f"{count(summary.renamed, 'tensor')}: wrapper prefixes taken off, one to one")
+        console.stage("rename", f"{count(summary.renamed, 'tensor')}: another name than in the source, one to one")
     if summary.tied:
         console.stage("tie", f"{some(summary.tied)} equals the embedding byte for byte and is stored once")
     if summary.dropped:
@@ -101,12 +102,17 @@ def _show(plan: Plan, console: Console) -> None:
         console.warn(warning)
 
 
-def _only_plan(plan: Plan, gate: Gate, path: Path | None, console: Console) -> None:
+def _recipe_flag(apply: Path | None, recipe: Path, output: str | None) -> str:
+    """What `push` must be told to find the recipe again: it looks at ./repokit.yaml, for the output named there."""
+    return "" if apply is not None or (str(recipe) == "repokit.yaml" and output is None) else f" --recipe {recipe}"
+
+
+def _only_plan(plan: Plan, gate: Gate, path: Path | None, console: Console, *, force: bool) -> None:
     """Lints the plan, prints its operations and, with `--plan`, writes it."""
     from repokit import api
 
     try:
-        api.check_plan(plan, gate)
+        api.check_plan(plan, gate, force=force)
     except (api.Stopped, api.InternalError):
         show_report(gate, console)
         raise

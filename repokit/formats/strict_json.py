@@ -201,9 +201,9 @@ def _check_surrogates(value: object, path: str) -> None:
         raise MalformedFile("has half of a surrogate pair in a string", why=_WHY, path=path) from None
 
 
-def dumps(value: object, *, sort_keys: bool = False) -> bytes:
+def dumps(value: object, *, sort_keys: bool = False, infinity: bool = False) -> bytes:
     """The spelling that transformers and huggingface_hub write: indent 2, UTF-8 unescaped, a newline at the end."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, sort_keys=sort_keys, allow_nan=True)
+    text = json.dumps(value, indent=2, ensure_ascii=False, sort_keys=sort_keys, allow_nan=infinity)
     return (text + "\n").encode("utf-8")
 
 

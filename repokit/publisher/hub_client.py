@@ -146,9 +146,10 @@ class HubClient:
 
         with self._asking("upload the files", revision):
             additions = [CommitOperationAdd(file.path, str(directory / file.path)) for file in files]
-            self._api.preupload_lfs_files(
-                self.repo_id, additions, revision=revision, free_memory=False, gitignore_content=_IGNORE_NOTHING
-            )
+            with _without_bars():
+                self._api.preupload_lfs_files(
+                    self.repo_id, additions, revision=revision, free_memory=False, gitignore_content=_IGNORE_NOTHING
+                )
         _refuse_ignored([addition.path_in_repo for addition in additions if addition._should_ignore])  # noqa: SLF001 - what the Hub answered is told nowhere else
         pairs = zip(additions, files, strict=True)
         refuse_changed([file.path for addition, file in pairs if not _is_as_hashed(addition, file)])
@@ -220,6 +221,21 @@ def _refuse_ignored(paths: Sequence[str]) -> None:
             why="an ignore file in the repository names them; they would be missing without a word",
             hint="delete .gitignore from the repository on the Hub",
         )
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """The client's own progress bars go to stderr whatever it is; the console has a display of its own."""
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    if are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()
 
 
 @contextmanager

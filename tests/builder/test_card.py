@@ -296,7 +296,7 @@ def test_a_name_in_config_cannot_get_into_the_snippet(card):
 
 @pytest.mark.parametrize("name", ['My "model"', "a/b\\c", "ü", "-", "x; rm -rf ~"])
 def test_the_directory_of_the_snippet_needs_no_quotes(card, name):
-    found = re.search(r"--local-dir (.*)", card(identity={"name": name}))
+    found = re.search(r"--local-dir (.*)", card(repo="me/model", identity={"name": name}))
     assert re.fullmatch(r"[A-Za-z0-9._-]+", found[1])
 
 

@@ -288,11 +288,12 @@ def test_what_is_kept_is_in_the_manifest(built):
 
 
 def test_what_was_kept_once_must_be_kept_again(built):
-    """It is repokit's now: the next build, which is not told to keep it, makes the directory without it."""
+    """It stays a person's: the next build, which is not told to keep it, stops as the first one did."""
     (built.output / "notes.txt").write_text("x")
     built.build(kept=("notes.txt",), **NEW)
-    built.build(**NEW)
-    assert "notes.txt" not in built.contents()
+    assert "notes.txt was edited or added" in str(refusal(built))
+    built.build(kept=("notes.txt",), **NEW)
+    assert built.read("notes.txt") == b"x"
 
 
 def test_another_edit_still_stops(built):

@@ -153,7 +153,12 @@ def test_a_document_larger_than_the_limit_is_refused(monkeypatch: pytest.MonkeyP
 
 def test_infinity_is_read_where_it_is_asked_for_and_written_as_it_was() -> None:
     document = loads(b'{"a": -Infinity}', "x.json", infinity=True)
-    assert json.loads(dumps(document)) == {"a": float("-inf")}
+    assert json.loads(dumps(document, infinity=True)) == {"a": float("-inf")}
+
+
+def test_infinity_is_not_written_unless_it_is_asked_for() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        dumps({"a": float("inf")})
 
 
 def test_nan_is_never_read() -> None:

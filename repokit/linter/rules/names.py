@@ -127,6 +127,26 @@ class UnwantedFile(Rule):
                     yield self.finding(path, f"is {what}", hint="delete it")
 
 
+class SystemFile(Rule):
+    """A file is what an operating system left behind.
+
+    Everyone who downloads the repository downloads it; a core dump holds the memory of the process that died.
+    """
+
+    code = "FIL208"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.LISTING
+    bad = (Example("a folder that the Finder looked at", {".DS_Store": b"\0\0\0\1Bud1"}),)
+    good = (Example("files of the model"),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        if left := [path for path in repository.files if SYSTEM.search(path)]:
+            yield self.finding(left[0], "is what a system left behind", names=left, hint="delete it")
+
+
+SYSTEM: Final = re.compile(r"(?:^|/)(?:\.DS_Store|Thumbs\.db|core\.\d+)$")
+
 UNWANTED: Final = {
     re.compile(
         r"^\.env(?:\.(?:local|prod\w*|dev\w*))?$|^\.netrc$|^\.git-credentials$|^\.pypirc$"
@@ -134,7 +154,6 @@ UNWANTED: Final = {
     re.compile(r"^id_(?:rsa|dsa|ecdsa|ed25519)$|\.(?:p12|pfx|jks|keystore)$"): "a private key",
     re.compile(r"\.(?:incomplete|crdownload|part|partial)$"): "what an interrupted download left behind",
     re.compile(r"\.(?:pyc|exe)$"): "compiled code",  # shared libraries are what kernels and compiled models are
-    re.compile(r"^\.DS_Store$|^Thumbs\.db$|^core\.\d+$"): "what a system left behind",
 }
 
 
@@ -166,7 +185,7 @@ class IgnoredFile(Rule):
             yield self.finding(".gitignore", message, names=ignored, hint="delete .gitignore")
 
 
-RULES: Final = (DeceptiveName(), CollidingNames(), UnwantedFile(), IgnoredFile(), UnportableName())
+RULES: Final = (DeceptiveName(), CollidingNames(), UnwantedFile(), SystemFile(), IgnoredFile(), UnportableName())
 
 
 def is_ignored(path: str, patterns: list[str]) -> bool:
