@@ -1,8 +1,7 @@
-"""init, build, lint and push for Python: composes the packages below. The command line calls only this."""
+"""init, build, lint and push for Python: composes the packages below. The command line calls this."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -48,9 +47,11 @@ __all__ = [
     "read_plan",
     "read_recipe",
     "selection_of",
+    "settings_for",
 ]
 
 RECIPE = "repokit.yaml"
+PYPROJECT = "pyproject.toml"
 
 
 def open_repository(target: str | Path) -> Repository:
@@ -88,17 +89,10 @@ def lint(target: str | Path, *, selection: Selection | None = None) -> Linted:
         MissingInput, UsageError: The target, or a rule that the selection names, does not exist.
     """
     with open_repository(target) as repository:
-        if not any(_OF_MODEL.fullmatch(path) for path in repository.files):
+        if not repository.holds_model:
             what = "holds no model: no config.json and no weights at its top"
             raise MissingInput(what, path=str(target), hint="name the directory of one repository")
         return _lint(repository, selection or Selection())
-
-
-# What at least one of stands at the top of every repository of a model, whatever its library.
-_OF_MODEL = re.compile(
-    r"[^/]*config[^/]*\.(?:json|yaml|yml)|params\.json|model_index\.json|modules\.json|tokenizer[^/]*"
-    r"|[^/]+\.(?:safetensors|bin|pt|pth|ckpt|gguf|onnx|h5|keras|msgpack|pkl|joblib|tflite|mlmodel|nemo)"
-)
 
 
 def _lint(repository: Repository, selection: Selection) -> Linted:
@@ -114,6 +108,26 @@ def _lint(repository: Repository, selection: Selection) -> Linted:
     find = locator(repository)
     lines = {finding: find(finding) for finding in report.findings}
     return Linted(report, lines.get)
+
+
+def settings_for(target: str | Path) -> tuple[Selection, str | None]:
+    """The lint settings that hold for a directory, and the file that they are from: None where there are none.
+
+    Those of ./repokit.yaml where it builds the directory, else `[tool.repokit.lint]` of ./pyproject.toml.
+
+    Raises:
+        RecipeError: One of the two is there and cannot be read.
+    """
+    recipe = _recipe_of(Path(target), None)
+    if recipe is not None:
+        return selection_of(recipe.lint), RECIPE
+    if not Path(PYPROJECT).is_file():
+        return Selection(), None
+    from repokit.schema.recipe import Lint
+    from repokit.schema.recipe_file import read_lint
+
+    selection = selection_of(read_lint(Path(PYPROJECT)))
+    return selection, PYPROJECT if selection != selection_of(Lint()) else None
 
 
 def selection_of(lint_settings: Lint) -> Selection:

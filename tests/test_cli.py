@@ -478,3 +478,34 @@ def test_a_directory_without_a_model_is_not_clean(command: Command, tmp_path: Pa
 
 def test_a_selection_of_no_rules_is_not_clean(command: Command, checkpoint: Path) -> None:
     assert command("lint", checkpoint, "--select", "IDX", "--ignore", "IDX").returncode == 2
+
+
+WAIVED = "lint: {ignore: [{code: FIL201, reason: a test}]}\n"
+
+
+def test_lint_knows_the_waivers_of_the_recipe_that_builds_the_directory(
+    command: Command, checkpoint: Path, tmp_path: Path
+) -> None:
+    assert command("lint", checkpoint).returncode == 1
+    (tmp_path / "repokit.yaml").write_text(f"version: 1\nsource: ./elsewhere\noutput: ./run/checkpoint-200\n{WAIVED}")
+    done = command("lint", checkpoint)
+    assert done.returncode == 0, done.stdout
+    assert "repokit.yaml, 1 waiver" in done.stderr
+
+
+def test_lint_does_not_ask_the_recipe_of_another_directory(command: Command, checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "repokit.yaml").write_text(BUILD + WAIVED)
+    assert command("lint", checkpoint).returncode == 1
+
+
+def test_lint_knows_the_waivers_of_pyproject(command: Command, checkpoint: Path, tmp_path: Path) -> None:
+    settings = '[tool.repokit.lint]\nignore = [{code = "FIL201", reason = "a test"}]\n'
+    (tmp_path / "pyproject.toml").write_text(settings)
+    assert command("lint", checkpoint).returncode == 0
+
+
+def test_a_pyproject_of_another_tool_says_nothing(command: Command, checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n')
+    done = command("lint", checkpoint)
+    assert done.returncode == 1
+    assert "settings" not in done.stderr

@@ -9,7 +9,7 @@ import typer
 
 from repokit.cli.console import Console, Format, chosen
 from repokit.cli.options import FormatOption, JsonOption, QuietOption
-from repokit.printable import printable
+from repokit.printable import count, printable
 
 
 class FailOn(StrEnum):
@@ -37,8 +37,12 @@ def lint(
     from repokit.linter.finding import Severity
 
     console = Console(chosen(format_, json_=json_, quiet=quiet))
+    settings, origin = api.settings_for(target)
+    if origin is not None:
+        console.stage("settings", f"{origin}, {count(len(settings.ignore), 'waiver')}")
     waived = tuple(api.Ignore(word, "command line") for word in _words(ignore))
-    linted = api.lint(target, selection=api.Selection(select=_words(select), ignore=waived))
+    selection = api.Selection(_words(select) or settings.select, (*settings.ignore, *waived), settings.per_file)
+    linted = api.lint(target, selection=selection)
     match console.format:
         case Format.JSON:
             from repokit.linter.reporters import json  # Pydantic models, which the others do without

@@ -82,11 +82,6 @@ class TensorInfo(NamedTuple):
         """Bytes."""
         return self.end - self.begin
 
-    @property
-    def elements(self) -> int:
-        """The product of the shape; 1 for a scalar."""
-        return prod(self.shape)
-
 
 def byte_size(dtype: str, shape: tuple[int, ...]) -> int | None:
     """Bytes that a tensor of this dtype and shape takes; None where sub-byte elements do not fill whole bytes."""

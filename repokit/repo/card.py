@@ -125,11 +125,6 @@ class ModelCard(Document):
     def pipeline_tag(self) -> str | None:
         return self.string("pipeline_tag")
 
-    @property
-    def model_index(self) -> Any:  # noqa: ANN401 - what a person wrote
-        """`model-index` as it stands, None where it is absent."""
-        return self.raw.get("model-index")
-
     # ---------------------------------------------------------------- judgements
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
 
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from repokit.repo.worker import Worker
 
 MAX_TEXT: Final = 256 * 1024 * 1024  # what is parsed is held whole; a larger "text" file is none
+
+# What at least one of stands at the top of every repository of a model, whatever its library.
+_OF_MODEL = re.compile(
+    r"[^/]*config[^/]*\.(?:json|yaml|yml)|params\.json|model_index\.json|modules\.json|tokenizer[^/]*"
+    r"|[^/]+\.(?:safetensors|bin|pt|pth|ckpt|gguf|onnx|h5|keras|msgpack|pkl|joblib|tflite|mlmodel|nemo)"
+)
 
 _Value = TypeVar("_Value")
 
@@ -77,6 +84,11 @@ class Repository:
     def files(self) -> Mapping[str, Entry]:
         """Every file by path, sorted."""
         return self.source.entries()
+
+    @property
+    def holds_model(self) -> bool:
+        """Whether anything at the top is of a model: a config or weights, of whatever library."""
+        return any(_OF_MODEL.fullmatch(path) for path in self.files)
 
     def has(self, path: str) -> bool:
         """Whether the repository holds this file, readable or not."""

@@ -6,41 +6,12 @@ A large mixture of experts has 60,000 tensors and a dozen patterns.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _NUMBER: Final = re.compile(r"\.([0-9]{1,9})(?=\.)")
-
-
-class Name(NamedTuple):
-    """A tensor's name taken apart.
-
-    Attributes:
-        stack: What stands before the layer number: `model.layers`; "" where there is none.
-        layer: The first number in the name, or None.
-        expert: The number behind `experts.`, or None.
-        suffix: What stands behind the layer number, expert numbers replaced by `*`.
-    """
-
-    stack: str
-    layer: int | None
-    expert: int | None
-    suffix: str
-
-
-def split_name(name: str) -> Name:
-    """`model.layers.3.mlp.experts.7.up_proj.weight` is stack `model.layers`, layer 3, expert 7."""
-    first = _NUMBER.search(name)
-    if first is None:
-        return Name("", None, None, name)
-    suffix = name[first.end() + 1 :]
-    expert = _NUMBER.search("." + suffix) if "experts." in suffix else None
-    if expert is None:
-        return Name(name[: first.start()], int(first[1]), None, suffix)
-    generic = suffix[: expert.start()] + "*" + suffix[expert.end() - 1 :]
-    return Name(name[: first.start()], int(first[1]), int(expert[1]), generic)
 
 
 def group_names(names: Iterable[str]) -> dict[str, list[str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from repokit.errors import MalformedFile, MissingInput
 from repokit.formats.tensors import FLOATS
 from repokit.printable import printable
-from repokit.repo.tensor_names import Name, group_names, layers_of, split_name
+from repokit.repo.tensor_names import group_names, layers_of
 from repokit.repo.weight_index import Index, Placement, placement
 
 if TYPE_CHECKING:
@@ -237,11 +237,6 @@ class Weights:
         return declared or self.stored.packed
 
     # ---------------------------------------------------------------- names
-
-    @cached_property
-    def names(self) -> Mapping[str, Name]:
-        """Every name of `tensors`, taken apart once. `groups` is ten times as fast, and mostly enough."""
-        return {name: split_name(name) for name in self.tensors}
 
     @cached_property
     def groups(self) -> Mapping[str, list[str]]:

@@ -1,7 +1,7 @@
 """The front matter of README.md: what the Hub knows of a model.
 
 Source: hub-docs modelcard.md, docs/hub/model-cards.md and models-gated.md; huggingface_hub 2.4 repocard_data.py.
-Which values the Hub accepts is in data/: licenses, pipeline_tags, library_names, languages.
+Which values the Hub accepts is in data/: licenses, pipeline_tags, languages.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Card(Document):
     license: OneOrMany | None = Field(None, description="Ids of data/licenses.json.")
     license_name: str | None = Field(None, description="An id of its own, where license is `other`.")
     license_link: str | None = Field(None, description="LICENSE, LICENSE.md or a URL, where license is `other`.")
-    library_name: str | None = Field(None, description="The library that loads it: a key of data/library_names.json.")
+    library_name: str | None = Field(None, description="The library that loads it: `transformers`, `peft`.")
     pipeline_tag: str | None = Field(None, description="The task: one of data/pipeline_tags.json.")
     tags: list[str] | None = None
     datasets: OneOrMany | None = Field(None, description="Ids of datasets on the Hub that it was trained on.")

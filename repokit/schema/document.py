@@ -88,7 +88,6 @@ def only(*kinds: type, expected: str) -> PlainValidator:
     return PlainValidator(check, json_schema_input_type=accepted)
 
 
-LargeObject: TypeAlias = Annotated[dict[str, Any], only(dict, expected="an object")]
 LargeList: TypeAlias = Annotated[list[Any], only(list, expected="a list")]
 
 # Error types of pydantic_core, as the end of a sentence that begins "must be".

@@ -37,7 +37,7 @@ def test_values_are_there_by_name() -> None:
         ("squad",),
         ("chat",),
     )
-    assert (found.library_name, found.pipeline_tag, found.model_index) == ("transformers", "text-generation", [])
+    assert (found.library_name, found.pipeline_tag) == ("transformers", "text-generation")
 
 
 def test_values_of_another_type_are_absent() -> None:

@@ -1,31 +1,16 @@
-"""Names of tensors, taken apart one by one and all at once."""
+"""Names of tensors, taken apart all at once."""
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, strategies as st
 
-from repokit.repo.tensor_names import Name, group_names, layers_of, numbers, split_name
+from repokit.repo.tensor_names import group_names, layers_of, numbers
 
 # Parts of names as models have them, numbers and nothing among them.
 parts = st.sampled_from(
     ["model", "layers", "experts", "0", "7", "12", "weight", "a1", "1a", "*", "", "\u00e9", "999999999999"]
 )
 names = st.lists(parts, min_size=1, max_size=7).map(".".join)
-
-
-@pytest.mark.parametrize(
-    ("name", "taken_apart"),
-    [
-        ("lm_head.weight", Name("", None, None, "lm_head.weight")),
-        ("model.layers.3.mlp.up_proj.weight", Name("model.layers", 3, None, "mlp.up_proj.weight")),
-        ("model.layers.3.mlp.experts.7.up_proj.weight", Name("model.layers", 3, 7, "mlp.experts.*.up_proj.weight")),
-        ("visual.blocks.0.attn.1.bias", Name("visual.blocks", 0, None, "attn.1.bias")),
-        ("h.0.experts.3.w.2.b", Name("h", 0, 3, "experts.*.w.2.b")),
-    ],
-)
-def test_a_name_taken_apart(name: str, taken_apart: Name) -> None:
-    assert split_name(name) == taken_apart
 
 
 @given(st.lists(names, unique=True, max_size=12))

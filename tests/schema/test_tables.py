@@ -9,7 +9,7 @@ import pytest
 from repokit.resources import data
 from repokit.schema.license import license_ids
 
-TABLES = ["licenses", "pipeline_tags", "library_names", "languages"]
+TABLES = ["licenses", "pipeline_tags", "languages"]
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -43,11 +43,6 @@ def test_pipeline_tag(word):
 @pytest.mark.parametrize("word", ["text2text-generation", "conversational"])
 def test_former_pipeline_tag(word):
     assert word not in data("pipeline_tags")["ids"]
-
-
-@pytest.mark.parametrize("word", ["transformers", "peft", "diffusers", "sentence-transformers", "mlx"])
-def test_library(word):
-    assert word in data("library_names")["ids"]
 
 
 @pytest.mark.parametrize("word", ["en", "no", "deu", "code", "multilingual"])

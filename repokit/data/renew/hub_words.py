@@ -1,4 +1,4 @@
-"""Renews pipeline_tags.json, library_names.json and languages.json: words that the Hub knows in a model card.
+"""Renews pipeline_tags.json and languages.json: words that the Hub knows in a model card.
 
     python repokit/data/renew/hub_words.py
 
@@ -25,7 +25,6 @@ const tasks = require("@huggingface/tasks");
 const languages = require("@huggingface/languages");
 console.log(JSON.stringify({
   pipelines: Object.keys(tasks.PIPELINE_DATA),
-  libraries: Object.keys(tasks.MODEL_LIBRARIES_UI_ELEMENTS),
   languages: [...Object.keys(languages.LANGUAGES_ISO_639_1), ...Object.keys(languages.LANGUAGES_ISO_639_3)],
 }));
 """
@@ -39,7 +38,6 @@ def main() -> None:
         installed: dict[str, Any] = json.loads(_run(folder, "npm", "ls", "--json"))["dependencies"]
         tasks, languages = (_version(folder, name, installed[name]["version"]) for name in (TASKS, LANGUAGES))
     _write("pipeline_tags", tasks, words["pipelines"])
-    _write("library_names", tasks, words["libraries"])
     _write("languages", languages, words["languages"] + NO_LANGUAGES)
 
 

@@ -203,6 +203,9 @@ SCHEMAS: Final = {
     "video_preprocessor_config.json": ("processor", "Preprocessor"),
     "processor_config.json": ("processor", "Processor"),
     "adapter_config.json": ("adapter", "AdapterConfig"),
+    "quantize_config.json": ("quantization", "GptqSideFile"),
+    "quant_config.json": ("quantization", "AwqSideFile"),
+    "hf_quant_config.json": ("quantization", "ModelOptSideFile"),
 }
 
 
