@@ -118,16 +118,15 @@ def settings_for(target: str | Path) -> tuple[Selection, str | None]:
     Raises:
         RecipeError: One of the two is there and cannot be read.
     """
-    recipe = _recipe_of(Path(target), None)
-    if recipe is not None:
-        return selection_of(recipe.lint), RECIPE
-    if not Path(PYPROJECT).is_file():
-        return Selection(), None
-    from repokit.schema.recipe import Lint
-    from repokit.schema.recipe_file import read_lint
+    if (recipe := _recipe_of(Path(target), None)) is not None:
+        found, origin = recipe.lint, RECIPE
+    elif Path(PYPROJECT).is_file():
+        from repokit.schema.recipe_file import read_lint
 
-    selection = selection_of(read_lint(Path(PYPROJECT)))
-    return selection, PYPROJECT if selection != selection_of(Lint()) else None
+        found, origin = read_lint(Path(PYPROJECT)), PYPROJECT
+    else:
+        return Selection(), None
+    return selection_of(found), origin if found.select or found.ignore or found.per_file else None
 
 
 def selection_of(lint_settings: Lint) -> Selection:

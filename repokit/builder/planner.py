@@ -224,7 +224,7 @@ class _Planner:
                 yield f"the card of the {word} states the license {printable(found)}, the recipe {printable(stated)}"
 
     def _no_license_text(self) -> str:
-        license_id = printable(self.recipe.license.id)
+        license_id = printable(self.recipe.license.name or self.recipe.license.id)
         base = self.recipe.base.id
         command = f"hf download {base} LICENSE --local-dir ." if base else "save it as LICENSE beside the recipe"
         return f"the text of {license_id} is not at hand: {command}, then license.file: LICENSE"

@@ -101,13 +101,16 @@ def _show(result: PushResult, console: Console) -> None:
     for note in result.notes:
         console.warn(note)
     sent = sum(file.size for file in (*result.changes.added, *result.changes.changed))
+    made = f"the {' and the '.join(sorted(result.creates))}"
+    tag = f", tag {printable(result.tag)}" if result.tag else ""
     if result.dry_run:
-        made = f", creates the {' and the '.join(sorted(result.creates))}" if result.creates else ""
-        text = f"would push {size(sent)} to {result.repo_id} at {result.revision}{made}; nothing was touched"
+        created = f", creating {made}" if result.creates else ""
+        text = f"would push {size(sent)} to {result.repo_id} at {result.revision}{created}{tag}; nothing was touched"
     else:
-        tag = f", tag {printable(result.tag)}" if result.tag else ""
+        done = "nothing to push, already at commit" if result.commit == result.parent else "commit"
+        created = f"created {made}\n" if result.creates else ""
         verified = count(result.verified_files, "file")
-        text = f"commit {(result.commit or '')[:7]}, {verified} verified{tag}\n{result.url}"
+        text = f"{created}{done} {(result.commit or '')[:7]}, {verified} verified{tag}\n{result.url}"
     console.result(
         text,
         {
