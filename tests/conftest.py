@@ -8,8 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from repokit.rehearsal import Hub
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -81,3 +85,15 @@ def real_client(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
     yield
     huggingface_hub.close_session()
+
+
+@pytest.fixture
+def hub(tmp_path: Path, real_client: None) -> Iterator[Hub]:
+    """A Hub of this test's own, on 127.0.0.1: rehearsal writes, reader reads, stranger sees what is public."""
+    from repokit.rehearsal import Hub
+
+    tokens = {"hf_rehearsal": "rehearsal", "hf_reader": "rehearsal", "hf_stranger": "stranger"}
+    organizations = {"lab": ["rehearsal"]}
+    with Hub(tmp_path / "hub", tokens, organizations=organizations, read_only=["hf_reader"]) as running:
+        yield running
+    assert running.failures == []

@@ -55,7 +55,7 @@ PLANTED = [
     ("repo/weights.py", "import numpy", "repokit.repo.weights -> numpy"),
     ("builder/build.py", "import huggingface_hub", "repokit.builder.build -> huggingface_hub"),
     ("repo/chat_template.py", "import jinja2", "repokit.repo.chat_template -> jinja2"),
-    ("api.py", "import typer", "repokit.api -> typer"),
+    ("api/linting.py", "import typer", "repokit.api.linting -> typer"),
     ("formats/paths.py", "import repokit.repo.source", "repokit.formats.paths -> repokit.repo.source"),
     ("builder/build.py", "import repokit.linter.engine", "repokit.builder.build -> repokit.linter.engine"),
     ("repo/source.py", "import repokit.builder", "repokit.repo.source -> repokit.builder"),

@@ -4,8 +4,7 @@ push         the whole way, in order: read it first
 local_tree   the directory as a list of files, and their hashes
 target       the branch that it goes to: there, or created because it was asked for
 changes      what a push would do; pure
-hub_client   every call to the Hub; the only module that imports its client
-hub_errors   what the client raises, as errors for people
+hub_client   every call to the Hub; the only module here that imports its client
 retrying     patience with an end to it
 verify       the tree of the commit against the directory
 """

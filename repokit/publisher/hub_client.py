@@ -1,36 +1,33 @@
 """The Hub, as the publisher speaks to it: huggingface_hub, with a time limit and with repokit's errors.
 
-huggingface_hub is imported here and in hub_errors.py, inside functions, and nowhere else in this package.
+huggingface_hub is imported here, inside functions, and nowhere else in this package.
 """
 
 from __future__ import annotations
 
 import hashlib
-import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from repokit.errors import PublishError, UsageError
+from repokit.hub.errors import safe
+from repokit.hub.session import asking
 from repokit.printable import printable, some
 from repokit.publisher.changes import RemoteFile
-from repokit.publisher.hub_errors import asked_wait, safe, translated
 from repokit.publisher.local_tree import refuse_changed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
     from repokit.publisher.changes import LocalFile
 
-# Seconds. huggingface_hub sets none, and a silent server would hold a push for ever.
-TIMEOUT: Final = 30.0
 # The Hub gives a commit up to 60 seconds (hub-docs, repositories-recommendations).
 COMMIT_TIMEOUT: Final = 90.0
-# huggingface_hub sleeps as long as a busy server tells it to; a day is not what anyone waits.
-LONGEST_WAIT: Final = 60
 
 # Sent as the ignore file, so that neither one in the directory nor one on the Hub drops files without a word.
 _IGNORE_NOTHING: Final = "# repokit publishes every file of the directory\n"
@@ -189,13 +186,10 @@ class HubClient:
             )
             return str(done.oid)
 
-    @contextmanager
-    def _asking(self, doing: str, revision: str | None = None, timeout: float | None = None) -> Iterator[None]:
-        target = self.repo_id if revision is None else f"{self.repo_id}@{safe(revision)}"
-        with translated(doing, target), _bounded(timeout or TIMEOUT), warnings.catch_warnings():
-            # What huggingface_hub warns of (remarks on the card, .parquet in a model) was told already, or linted.
-            warnings.simplefilter("ignore", UserWarning)
-            yield
+    def _asking(
+        self, doing: str, revision: str | None = None, timeout: float | None = None
+    ) -> AbstractContextManager[None]:
+        return asking(doing, self.repo_id, revision, timeout)
 
 
 def _is_as_hashed(addition: CommitOperationAdd, file: LocalFile) -> bool:
@@ -236,29 +230,3 @@ def _without_bars() -> Iterator[None]:
         yield
     finally:
         enable_progress_bars()
-
-
-@contextmanager
-def _bounded(timeout: float) -> Iterator[None]:
-    """Limits on the client that all of huggingface_hub shares, and takes them off again."""
-    from huggingface_hub import get_session
-
-    session = get_session()
-    before = session.timeout
-    session.timeout = timeout
-    session.event_hooks["response"].append(_shorten_wait)
-    try:
-        yield
-    finally:
-        session.timeout = before
-        session.event_hooks["response"].remove(_shorten_wait)
-
-
-class _Answer(Protocol):
-    headers: MutableMapping[str, str]
-
-
-def _shorten_wait(response: _Answer) -> None:
-    if (asked_wait(response.headers) or 0) > LONGEST_WAIT:
-        response.headers.pop("RateLimit", None)
-        response.headers["Retry-After"] = str(LONGEST_WAIT)

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from repokit.errors import NotAuthorized, ParentMoved, PublishError, RevisionNotFound, UsageError
+from repokit.hub.errors import LOGIN_HINT, Unanswered
 from repokit.printable import count, printable
 from repokit.publisher.changes import Changes, changes
 from repokit.publisher.hub_client import HubClient
-from repokit.publisher.hub_errors import LOGIN_HINT, Unanswered
 from repokit.publisher.local_tree import has_changed, hashed, listed, refuse_changed
 from repokit.publisher.retrying import Patience
 from repokit.publisher.target import Permissions, Target, create as create_target, resolve

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from repokit.publisher.hub_errors import Unanswered
+from repokit.hub.errors import Unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Callable

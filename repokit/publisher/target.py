@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from repokit.errors import NotAuthorized, PublishError, RevisionNotFound, UsageError
+from repokit.hub.errors import LOGIN_HINT
 from repokit.printable import printable
 from repokit.publisher.hub_client import References
-from repokit.publisher.hub_errors import LOGIN_HINT
 
 if TYPE_CHECKING:
     from repokit.publisher.hub_client import HubClient

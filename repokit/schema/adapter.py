@@ -1,53 +1,100 @@
-"""adapter_config.json of PEFT. Source: peft 0.21.2 tuners/*/config.py; unknown keys are dropped there with a warning.
+"""adapter_config.json of PEFT. Source: peft 0.21.2 config.py and tuners/*/config.py, through data/peft_types.json.
 
-The common fields and those of LoRA; each of the other 44 methods has its own, which are kept and not judged here.
+Every method has the common fields; which others there are, and of which type, depends on `peft_type`. A method that
+the table does not know is read by the common fields alone. Keys that a method does not have are kept and not judged.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from pydantic import Field
+from pydantic import Field, ModelWrapValidatorHandler, TypeAdapter, create_model, model_validator
 
+from repokit.schema.adapter_types import MEANINGS, adapter_type, type_names
 from repokit.schema.document import Document
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-class AdapterConfig(Document):
-    """adapter_config.json."""
+
+class CommonAdapterConfig(Document):
+    """The fields of every method."""
 
     peft_type: str | None = Field(None, description="The method: LORA, IA3, PREFIX_TUNING, ...")
     task_type: str | None = Field(None, description="CAUSAL_LM, SEQ_CLS, SEQ_2_SEQ_LM, TOKEN_CLS, ... or null.")
     base_model_name_or_path: str | None = Field(None, description="Id of the base on the Hub; often a local path.")
     revision: str | None = Field(None, description="Revision of the base.")
-    inference_mode: bool | None = None
-    auto_mapping: dict[str, Any] | None = Field(None, description="{base_model_class, parent_library}.")
+    inference_mode: bool | None = Field(None, description="true in a saved file: the adapter is not trained further.")
+    auto_mapping: dict[str, Any] | None = Field(
+        None, description="{base_model_class, parent_library} where the base is no class of transformers' Auto classes."
+    )
     peft_version: str | None = Field(None, description="The version that wrote the file.")
 
-    # LoRA
-    r: int | None = Field(None, description="Rank.")
-    lora_alpha: float | None = Field(None, description="Scale: the update is multiplied by lora_alpha / r.")
-    lora_dropout: float | None = None
-    target_modules: list[str] | str | None = Field(
-        None, description='Names or suffixes of modules, a regular expression, or "all-linear".'
-    )
-    exclude_modules: list[str] | str | None = None
-    target_parameters: list[str] | None = None
-    modules_to_save: list[str] | None = Field(None, description="Modules that were trained in full.")
-    layers_to_transform: list[int] | int | None = None
-    layers_pattern: list[str] | str | None = None
-    layer_replication: list[list[int]] | None = Field(None, description="[[first layer, one past the last], ...].")
-    rank_pattern: dict[str, int] | None = Field(None, description="Regular expression of a module path -> rank.")
-    alpha_pattern: dict[str, float] | None = Field(None, description="Regular expression of a module path -> alpha.")
-    trainable_token_indices: list[int] | dict[str, list[int]] | None = Field(None, description="Token ids.")
-    bias: str | None = Field(None, description="none, all or lora_only.")
-    lora_bias: bool | None = None
-    fan_in_fan_out: bool | None = Field(None, description="Whether the base stores weights as (in, out).")
-    use_rslora: bool | None = None
-    use_dora: bool | None = None
-    init_lora_weights: bool | str | None = None
 
-    # Prompt methods
-    num_virtual_tokens: int | None = None
-    token_dim: int | None = Field(None, description="Width of the base's embeddings.")
-    num_layers: int | None = None
-    num_attention_heads: int | None = None
+class AdapterConfig(CommonAdapterConfig):
+    """adapter_config.json, read by the method that it names."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _by_method(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:  # noqa: ANN401 - anything parsed
+        name = raw.get("peft_type") if isinstance(raw, dict) else None
+        if isinstance(name, str) and adapter_type(name).known:
+            model_of(name).model_validate(raw)  # its errors become those of this model, each at its place
+        return handler(raw)
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:  # noqa: ANN401 - passed on
+        """The common fields, and for each method one `if` with its own; types are shared, or the file were 200 kB."""
+        schema = super().model_json_schema(*args, **kwargs)
+        types: dict[str, Any] = {}
+        schema["allOf"] = [_when(name, types) for name in type_names()]
+        schema["$defs"] = {key: types[key] for key in sorted(types)}
+        return schema
+
+
+@cache
+def model_of(name: str) -> type[CommonAdapterConfig]:
+    """The model of a known method's whole file, common fields included."""
+    fields: dict[str, Any] = {
+        field: (annotation(spelled) | None, Field(None, description=MEANINGS.get(field)))
+        for field, spelled in _own_fields(name).items()
+    }
+    return create_model(name, __base__=CommonAdapterConfig, **fields)
+
+
+def _own_fields(name: str) -> Mapping[str, str]:
+    fields = adapter_type(name).fields
+    return {field: spelled for field, spelled in fields.items() if field not in CommonAdapterConfig.model_fields}
+
+
+_ALTERNATIVE: Final = re.compile(r" \| (?![^\[]*\])")  # outside of brackets
+_PLAIN: Final[Mapping[str, Any]] = {"bool": bool, "int": int, "float": float, "str": str, "object": dict[str, Any]}
+
+
+def annotation(spelled: str) -> Any:  # noqa: ANN401 - a type, or a union of types
+    """The Python type that data/peft_types.json writes as `list[str] | str`."""
+    first, *others = _ALTERNATIVE.split(spelled)
+    return _single(first) | annotation(" | ".join(others)) if others else _single(first)
+
+
+def _single(spelled: str) -> Any:  # noqa: ANN401 - a type
+    if spelled.startswith("list["):
+        return list[annotation(spelled[len("list[") : -1])]  # type: ignore[misc] # made at run time
+    if spelled.startswith("dict[str, "):
+        return dict[str, annotation(spelled[len("dict[str, ") : -1])]  # type: ignore[misc] # made at run time
+    return _PLAIN.get(spelled, Any)
+
+
+def _when(name: str, types: dict[str, Any]) -> dict[str, Any]:
+    """`if` the method is this one, `then` its fields. Each type is added to `types` and referred to."""
+    properties: dict[str, Any] = {}
+    for field, spelled in _own_fields(name).items():
+        key = re.sub(r"\W+", "_", spelled).strip("_")
+        types.setdefault(key, TypeAdapter(annotation(spelled) | None).json_schema())
+        properties[field] = {"$ref": f"#/$defs/{key}"}
+        if field in MEANINGS:
+            properties[field]["description"] = MEANINGS[field]
+    condition = {"properties": {"peft_type": {"const": name}}, "required": ["peft_type"]}
+    return {"if": condition, "then": {"properties": properties}}

@@ -13,7 +13,7 @@ import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
 from repokit.errors import HubUnreachable, NotAuthorized, ParentMoved, PublishError, RepokitError, VerificationFailed
-from repokit.publisher import hub_client
+from repokit.hub import session
 from repokit.publisher.retrying import WAITS
 from repokit.rehearsal import Answer, Drop
 
@@ -367,7 +367,7 @@ def test_many_faults_at_once(changed, hub, seed):
 
 
 def test_a_silent_hub_is_not_waited_for_longer_than_the_limit(changed, hub, monkeypatch, waits):
-    monkeypatch.setattr(hub_client, "TIMEOUT", 0.2)
+    monkeypatch.setattr(session, "TIMEOUT", 0.2)
     release = threading.Event()
     silent = [True]
 

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 from hypothesis import given, strategies as st
 
-from repokit.publisher.hub_errors import Unanswered
+from repokit.hub.errors import Unanswered
 from repokit.publisher.retrying import LONGEST_IN_ALL, WAITS, Patience
 
 

@@ -11,11 +11,8 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 from huggingface_hub import CommitOperationAdd, HfApi
 
-from repokit.rehearsal import Hub
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from repokit.rehearsal import Hub
 
 REPO = "rehearsal/model"
 
@@ -23,15 +20,6 @@ REPO = "rehearsal/model"
 @pytest.fixture(autouse=True)
 def _alone(real_client: None) -> None:
     """Every test here talks to a Hub on this machine, or to none."""
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
-    tokens = {"hf_rehearsal": "rehearsal", "hf_reader": "rehearsal", "hf_stranger": "stranger"}
-    organizations = {"lab": ["rehearsal"]}
-    with Hub(tmp_path / "hub", tokens, organizations=organizations, read_only=["hf_reader"]) as running:
-        yield running
-    assert running.failures == []
 
 
 @pytest.fixture

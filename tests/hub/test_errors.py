@@ -15,7 +15,7 @@ from repokit.errors import (
     RevisionNotFound,
     UsageError,
 )
-from repokit.publisher.hub_errors import Unanswered, asked_wait, safe, translated, translation
+from repokit.hub.errors import Unanswered, asked_wait, safe, translated, translation
 from repokit.rehearsal import Answer
 
 TOKEN = "hf_" + "Ab1" * 12

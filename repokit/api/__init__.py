@@ -1,0 +1,45 @@
+"""init, build, lint and push for Python: composes the packages below. The command line calls this.
+
+reading    a target becomes a repository
+linting    lint, and the gate of the others
+recipes    the recipe that is meant
+building   init, plan, build
+pushing    push, demo
+"""
+
+from __future__ import annotations
+
+from repokit.api.building import build, check_plan, init, plan, read_plan
+from repokit.api.linting import Gate, Linted, lint, selection_of, settings_for
+from repokit.api.pushing import PushRequest, demo, push, push_request
+from repokit.api.reading import open_repository
+from repokit.api.recipes import PYPROJECT, RECIPE, read_recipe
+from repokit.errors import InternalError, Stopped
+from repokit.linter.finding import Severity
+from repokit.linter.selection import Ignore, Selection
+
+__all__ = [
+    "PYPROJECT",
+    "RECIPE",
+    "Gate",
+    "Ignore",
+    "InternalError",
+    "Linted",
+    "PushRequest",
+    "Selection",
+    "Severity",
+    "Stopped",
+    "build",
+    "check_plan",
+    "demo",
+    "init",
+    "lint",
+    "open_repository",
+    "plan",
+    "push",
+    "push_request",
+    "read_plan",
+    "read_recipe",
+    "selection_of",
+    "settings_for",
+]

@@ -1,0 +1,106 @@
+"""init, plan and build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repokit.api.linting import Gate, selection_of
+from repokit.api.recipes import RECIPE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from repokit.builder.build import Built, Progress
+    from repokit.builder.draft import Draft
+    from repokit.builder.plan import Plan
+    from repokit.schema.recipe import Recipe
+
+
+def init(checkpoint: str | Path, *, recipe_folder: Path | None = None) -> Draft:
+    """What `repokit init` would write for a checkpoint; nothing is written.
+
+    Raises:
+        InputError: It is not a checkpoint that this version builds from.
+    """
+    from repokit.builder.draft import draft
+
+    return draft(Path(checkpoint), recipe_folder=recipe_folder or Path.cwd())
+
+
+def plan(
+    recipe: Recipe,
+    *,
+    folder: str | Path = ".",
+    output: str | None = None,
+    kept: Collection[str] = (),
+    name: str = RECIPE,
+) -> Plan:
+    """What a build would do. Nothing is written.
+
+    Args:
+        recipe: What is wanted.
+        folder: What relative paths in the recipe are relative to.
+        output: Another output directory than the recipe's, relative to the current directory.
+        kept: Paths in an earlier output whose edits are carried over.
+        name: Of the recipe, for messages.
+
+    Raises:
+        RepokitError: See repokit.builder.planner.make_plan.
+    """
+    from repokit.builder.planner import make_plan
+
+    if output is not None:
+        recipe = recipe.model_copy(update={"output": str(Path(output).absolute())})
+    return make_plan(recipe, folder=Path(folder), kept=kept, recipe_name=name)
+
+
+def build(
+    plan_: Plan,
+    *,
+    gate: Gate | None = None,
+    progress: Progress | None = None,
+    jobs: int = 1,
+    force: bool = False,
+) -> Built:
+    """Carries a plan out: lints it, writes it beside the target, lints that, puts it into place atomically.
+
+    Raises:
+        Stopped: Findings at error level. Nothing was published.
+        BuildError: Lock, disk, target. Nothing was published.
+    """
+    from repokit.builder.build import carry_out
+
+    return carry_out(
+        plan_,
+        gate=gate or Gate(selection_of(plan_.lint)),
+        progress=progress or (lambda _stage, _done, _total: None),
+        jobs=jobs,
+        force=force,
+    )
+
+
+def read_plan(path: str | Path) -> Plan:
+    """A plan that `repokit build --plan` wrote.
+
+    Raises:
+        PlanError: It is not one, or of another version.
+    """
+    from repokit.builder.plan import Plan
+
+    return Plan.read(Path(path))
+
+
+def check_plan(plan_: Plan, gate: Gate | None = None, *, force: bool = False) -> None:
+    """What a build would check before it writes: the output, and the repository that the plan describes.
+
+    Raises:
+        TargetRefused: The output is not repokit's to replace; `force` would replace it.
+        Stopped: Findings at error level.
+    """
+    from repokit.builder.preview import Preview
+    from repokit.builder.staging import check_target
+
+    check_target(Path(plan_.output), force=force, kept=plan_.kept)
+
+    (gate or Gate(selection_of(plan_.lint)))(Preview(plan_), "plan")

@@ -1,0 +1,117 @@
+"""lint, and the gate with which a build and a push lint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repokit.api.reading import open_repository
+from repokit.api.recipes import PYPROJECT, RECIPE, recipe_of
+from repokit.errors import InputError, InternalError, MissingInput, Stopped, UsageError
+from repokit.linter.finding import Finding, Report, Severity
+from repokit.linter.selection import Ignore, Selection
+from repokit.printable import count
+from repokit.repo.repository import Repository
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from repokit.linter.places import Locate
+    from repokit.repo.source import Source
+    from repokit.schema.recipe import Lint
+
+
+@dataclass(frozen=True)
+class Linted:
+    """A report, and what its reporters need to find lines in the files it speaks of."""
+
+    report: Report
+    locate: Locate
+
+
+def lint(target: str | Path, *, selection: Selection | None = None) -> Linted:
+    """Checks a directory.
+
+    Raises:
+        MissingInput, UsageError: The target, or a rule that the selection names, does not exist.
+    """
+    with open_repository(target) as repository:
+        if not repository.holds_model:
+            what = "holds no model: no config.json and no weights at its top"
+            raise MissingInput(what, path=str(target), hint="name the directory of one repository")
+        return _lint(repository, selection or Selection())
+
+
+def _lint(repository: Repository, selection: Selection) -> Linted:
+    from repokit.linter import engine
+    from repokit.linter.places import locator
+    from repokit.linter.rules import RULES
+
+    selection.validate(RULES)
+    day = datetime.now(UTC).date()
+    if not any(selection.wants(rule, day) for rule in RULES):
+        raise UsageError("no rule is left to check", hint="select and ignore exclude each other")
+    report = engine.lint(repository, selection)
+    find = locator(repository)
+    lines = {finding: find(finding) for finding in report.findings}
+    return Linted(report, lines.get)
+
+
+def settings_for(target: str | Path) -> tuple[Selection, str | None]:
+    """The lint settings that hold for a directory, and the file that they are from: None where there are none.
+
+    Those of ./repokit.yaml where it builds the directory, else `[tool.repokit.lint]` of ./pyproject.toml.
+
+    Raises:
+        RecipeError: One of the two is there and cannot be read.
+    """
+    if (recipe := recipe_of(Path(target), None)) is not None:
+        found, origin = recipe.lint, RECIPE
+    elif Path(PYPROJECT).is_file():
+        from repokit.schema.recipe_file import read_lint
+
+        found, origin = read_lint(Path(PYPROJECT)), PYPROJECT
+    else:
+        return Selection(), None
+    return selection_of(found), origin if found.select or found.ignore or found.per_file else None
+
+
+def selection_of(lint_settings: Lint) -> Selection:
+    """The selection that a recipe asks for."""
+    return Selection(
+        select=lint_settings.select,
+        ignore=tuple(Ignore(entry.code, entry.reason, entry.until) for entry in lint_settings.ignore),
+        per_file=lint_settings.per_file,
+    )
+
+
+class Gate:
+    """Lints on behalf of a build or a push and stops it at errors; keeps the last report for the screen."""
+
+    def __init__(self, selection: Selection, fail_on: Severity = Severity.ERROR) -> None:
+        self.selection = selection
+        self.fail_on = fail_on
+        self.last: Linted | None = None
+
+    def __call__(self, source: Source, stage: str) -> None:
+        with Repository(source) as repository:
+            self.last = _lint(repository, self.selection)
+        report = self.last.report
+        if stopping := report.at_least(self.fail_on):
+            raise self._stopped(stopping, stage)
+        for code, error in report.coverage.broken.items():
+            hint = f"report it; until then lint.ignore in the recipe can name {code}"
+            raise InternalError(f"rule {code} failed: {error}", why="this is a bug in repokit", hint=hint)
+        for what in report.coverage.unread:
+            raise InputError(f"could not be checked: {what}", why="what was not read may be broken")
+
+    @staticmethod
+    def _stopped(findings: Collection[Finding], stage: str) -> Stopped:
+        errors = count(len(findings), "error")
+        what = {
+            "plan": f"the repository would have {errors}; nothing was written",
+            "output": f"the written repository has {errors}; nothing was published",
+        }.get(stage, f"the repository has {errors}; nothing was pushed")
+        return Stopped(what, hint="fix the source or the recipe; lint.ignore waives a rule, with a reason")
