@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from repokit.api.linting import Gate, selection_of
-from repokit.api.recipes import RECIPE
+from repokit.api.recipes import RECIPE, read_recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from repokit.builder.build import Built, Progress
     from repokit.builder.draft import Draft
     from repokit.builder.plan import Plan
+    from repokit.builder.stored import Stored
     from repokit.schema.recipe import Recipe
 
 
@@ -35,6 +36,7 @@ def plan(
     output: str | None = None,
     kept: Collection[str] = (),
     name: str = RECIPE,
+    tensors: Mapping[str, Any] | None = None,
 ) -> Plan:
     """What a build would do. Nothing is written.
 
@@ -44,6 +46,8 @@ def plan(
         output: Another output directory than the recipe's, relative to the current directory.
         kept: Paths in an earlier output whose edits are carried over.
         name: Of the recipe, for messages.
+        tensors: The weights, by name: arrays of any library that has DLPack, numpy's interface or the buffer protocol.
+            The rest comes from the source; weights that lie there are not read.
 
     Raises:
         RepokitError: See repokit.builder.planner.make_plan.
@@ -52,12 +56,13 @@ def plan(
 
     if output is not None:
         recipe = recipe.model_copy(update={"output": str(Path(output).absolute())})
-    return make_plan(recipe, folder=Path(folder), kept=kept, recipe_name=name)
+    return make_plan(recipe, folder=Path(folder), kept=kept, recipe_name=name, given=_given(tensors))
 
 
 def build(
-    plan_: Plan,
+    what: Plan | Recipe | str | Path,
     *,
+    tensors: Mapping[str, Any] | None = None,
     gate: Gate | None = None,
     progress: Progress | None = None,
     jobs: int = 1,
@@ -65,19 +70,50 @@ def build(
 ) -> Built:
     """Carries a plan out: lints it, writes it beside the target, lints that, puts it into place atomically.
 
+    Args:
+        what: A plan; or a recipe, or the path of one, which is planned first. Paths in a recipe are relative to the
+            current folder, those in a file to the file.
+        tensors: The weights, by name, where they are in memory; see `plan`. They are read one at a time.
+        gate: Lints the planned and then the written repository; the default stops at errors.
+        progress: Told of stages and bytes.
+        jobs: Files that are written at once.
+        force: Replace the output even if repokit did not build it or a person edited it.
+
     Raises:
+        RepokitError: The recipe, as `plan` raises it.
         Stopped: Findings at error level. Nothing was published.
         BuildError: Lock, disk, target. Nothing was published.
     """
     from repokit.builder.build import carry_out
 
+    plan_ = _planned(what, tensors)
     return carry_out(
         plan_,
         gate=gate or Gate(selection_of(plan_.lint)),
         progress=progress or (lambda _stage, _done, _total: None),
         jobs=jobs,
         force=force,
+        given=_given(tensors),
     )
+
+
+def _planned(what: Plan | Recipe | str | Path, tensors: Mapping[str, Any] | None) -> Plan:
+    from repokit.builder.plan import Plan
+
+    if isinstance(what, Plan):
+        return what
+    if isinstance(what, str | Path):
+        path = Path(what)
+        return plan(read_recipe(path), folder=path.parent, name=str(path), tensors=tensors)
+    return plan(what, tensors=tensors)
+
+
+def _given(tensors: Mapping[str, Any] | None) -> Stored | None:
+    if tensors is None:
+        return None
+    from repokit.builder.memory_weights import MemoryWeights
+
+    return MemoryWeights(tensors)
 
 
 def read_plan(path: str | Path) -> Plan:

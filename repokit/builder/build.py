@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from repokit.builder.plan import Plan
+    from repokit.builder.stored import Stored
     from repokit.repo.source import Source
 
 Gate = Callable[["Source", str], None]  # raises Stopped where findings forbid to go on; told what it looks at
@@ -48,6 +49,7 @@ def carry_out(
     progress: Progress = lambda _stage, _done, _total: None,
     jobs: int = 1,
     force: bool = False,
+    given: Stored | None = None,
 ) -> Built:
     """Builds what a plan says.
 
@@ -57,6 +59,7 @@ def carry_out(
         progress: Told of stages and bytes.
         jobs: Files that are written at once.
         force: Replace the output even if repokit did not build it or a person edited it.
+        given: The tensors of a running program, where the plan is made of them.
 
     Raises:
         Stopped: Findings. Nothing was published.
@@ -74,7 +77,7 @@ def carry_out(
         staging.check_space(target, plan.size - sum(record.size for record in reused.values()))
         try:
             _prepare(place, resumable=bool(reused))
-            files = execute(plan, place, journal, jobs=jobs, advance=_Meter(progress, plan.size))
+            files = execute(plan, place, journal, jobs=jobs, advance=_Meter(progress, plan.size), given=given)
             _finish(plan, place, journal, files)
             progress("verify", plan.size, plan.size)
             gate(Directory(place, label=plan.output), "output")

@@ -57,7 +57,7 @@ def draft(path: Path, *, recipe_folder: Path) -> Draft:
     """
     asked = open_checkpoint(path)
     checkpoint = asked
-    if not asked.repository.weights.files and asked.nested:
+    if not asked.weights.files and asked.nested:
         best = next((nested for nested in asked.nested if nested.best), asked.nested[-1])
         checkpoint = open_checkpoint(path / best.path)
     check_supported(checkpoint)
@@ -236,7 +236,7 @@ class _Facts:
         tensors = checkpoint.tensors
         total = sum(tensor.size for tensor in tensors.values())
         stored = " + ".join(self.stored)
-        files = count(len(checkpoint.repository.weights.files), "file")
+        files = count(len(checkpoint.weights.files), "file")
         yield f"weights       {count(len(tensors), 'tensor')}, {size(total)}, {stored}, in {files}"
         for role in (Role.TOKENIZER, Role.CHAT_TEMPLATE, Role.PROCESSOR, Role.CODE):
             if files_of_role := checkpoint.files(role):

@@ -12,7 +12,9 @@ from concurrent.futures import FIRST_EXCEPTION, Executor, ThreadPoolExecutor, wa
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from repokit.builder.plan import MEMORY
 from repokit.builder.transforms.cast import DoesNotFitError, cast
+from repokit.builder.transforms.gather import gathered
 from repokit.errors import BuildError, MissingInput, NoSpace, PlanError, RepokitError
 from repokit.formats.safetensors import read_header
 from repokit.formats.tensors import DTYPE_BITS
@@ -21,10 +23,11 @@ from repokit.printable import printable, size
 from repokit.schema.manifest import ManifestFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from repokit.builder.journal import Journal
     from repokit.builder.plan import Plan, SourceFile
+    from repokit.builder.stored import Stored
     from repokit.operations import Operation
 
 # Large enough that Python's share of the work vanishes, small enough to stay in a core's cache between the read, the
@@ -39,13 +42,18 @@ WRITE_BEHIND: Final = 32 * 1024 * 1024
 Advance = Callable[[int], None]  # bytes of output written since the last call
 
 
-def check_sources(sources: Sequence[SourceFile]) -> None:
-    """Refuses a plan whose inputs have changed since it was made.
+def check_sources(sources: Sequence[SourceFile], given: Stored | None) -> None:
+    """Refuses a plan whose inputs have changed since it was made, or are those of a program that is gone.
 
     Raises:
         PlanError, MissingInput: Naming the file.
     """
     for source in sources:
+        if source.path.startswith(MEMORY):
+            if given is None or source.path.removeprefix(MEMORY) not in given.tensors:
+                hint = "build it in the program that has the tensors: repokit.build(recipe, tensors=...)"
+                raise PlanError("is a tensor of a program that is not this one", path=source.path, hint=hint)
+            continue
         try:
             status = Path(source.path).stat()
         except OSError as error:
@@ -55,7 +63,15 @@ def check_sources(sources: Sequence[SourceFile]) -> None:
             raise PlanError("has changed since the plan was made", path=source.path, hint=hint)
 
 
-def execute(plan: Plan, staging: Path, journal: Journal, *, jobs: int = 1, advance: Advance) -> list[ManifestFile]:
+def execute(
+    plan: Plan,
+    staging: Path,
+    journal: Journal,
+    *,
+    jobs: int = 1,
+    advance: Advance,
+    given: Stored | None = None,
+) -> list[ManifestFile]:
     """Writes every file of a plan into a staging directory, except those that the journal has.
 
     Args:
@@ -64,6 +80,7 @@ def execute(plan: Plan, staging: Path, journal: Journal, *, jobs: int = 1, advan
         journal: Of that directory.
         jobs: Files that are written at once.
         advance: Told of every written chunk, from any thread.
+        given: The tensors of a running program, where the plan is made of them.
 
     Returns:
         A record of every file, sorted by path. With `manifest: off` no hashes are computed, and the list is empty.
@@ -72,14 +89,14 @@ def execute(plan: Plan, staging: Path, journal: Journal, *, jobs: int = 1, advan
         BuildError: The disk is full, or the file system refused.
         InputError, PlanError: A source changed, or holds values that the wanted dtype cannot.
     """
-    check_sources(plan.sources)
+    check_sources(plan.sources, given)
     finished = journal.finished()
     pending = [operation for operation in plan.operations if operation.path not in finished]
     advance(sum(record.size for record in finished.values()))
-    task = _Task(plan, staging, journal, advance)
+    task = _Task(plan, staging, journal, advance, given)
     with ThreadPoolExecutor(max_workers=max(1, jobs), thread_name_prefix="repokit") as executor:
         records = _all_of(executor, task, pending)
-    check_sources(plan.sources)  # a training that still goes on may have written while we read
+    check_sources(plan.sources, given)  # a training that still goes on may have written while we read
     if plan.manifest == "off":
         return []
     return sorted([*finished.values(), *records], key=lambda record: record.path)
@@ -115,7 +132,8 @@ class _StoppedError(Exception):
 class _Task:
     """Carries out one operation: a pure function of the plan and the source files."""
 
-    def __init__(self, plan: Plan, staging: Path, journal: Journal, advance: Advance) -> None:
+    def __init__(self, plan: Plan, staging: Path, journal: Journal, advance: Advance, given: Stored | None) -> None:
+        self.given = given
         self.sources = [source.path for source in plan.sources]
         self.staging = staging
         self.journal = journal
@@ -172,20 +190,45 @@ class _Task:
                 raise PlanError(what, why=why, path=operation.path, place=place, hint=hint) from None
 
     def _copy(self, piece: Piece, output: _Output, buffer: memoryview) -> None:
-        """Streams one piece. pread into one buffer: mapped pages would count as our memory."""
-        descriptor = _opened(self.sources[piece.source])
-        try:
-            position, left = piece.offset, piece.length
-            while left:
+        """Streams one piece, in chunks that end with an element."""
+        for content in self._contents(piece, buffer):
+            for first in range(0, len(content), CHUNK):
                 if self.stopped.is_set():
                     raise _StoppedError
-                wanted = buffer[: min(CHUNK, left)]
-                _fill(descriptor, wanted, position, self.sources[piece.source])
-                output.write(cast(wanted, piece.cast) if piece.cast else wanted)
-                position += len(wanted)
-                left -= len(wanted)
-        finally:
-            os.close(descriptor)
+                chunk = content[first : first + CHUNK]
+                output.write(cast(chunk, piece.cast) if piece.cast else chunk)
+
+    def _contents(self, piece: Piece, buffer: memoryview) -> Iterator[memoryview]:
+        source = self.sources[piece.source]
+        if source.startswith(MEMORY):
+            assert self.given is not None  # noqa: S101 - check_sources refuses the plan without it
+            yield from self.given.contents(self.given.tensors[source.removeprefix(MEMORY)])
+        elif piece.view is None:
+            yield from _streamed(source, piece, buffer)
+        else:
+            yield from gathered(lambda offset, length: _span(source, piece.offset + offset, length), piece.view)
+
+
+def _streamed(source: str, piece: Piece, buffer: memoryview) -> Iterator[memoryview]:
+    """Reads into one buffer with pread: mapped pages would count as our memory."""
+    descriptor = _opened(source)
+    try:
+        for done in range(0, piece.length, CHUNK):
+            wanted = buffer[: min(CHUNK, piece.length - done)]
+            _fill(descriptor, wanted, piece.offset + done, source)
+            yield wanted
+    finally:
+        os.close(descriptor)
+
+
+def _span(source: str, position: int, length: int) -> memoryview:
+    buffer = memoryview(bytearray(length))
+    descriptor = _opened(source)
+    try:
+        _fill(descriptor, buffer, position, source)
+    finally:
+        os.close(descriptor)
+    return buffer
 
 
 def _tensor_at(operation: WriteShard, position: int) -> str | None:

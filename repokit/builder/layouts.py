@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from repokit.builder.sources import Role
-from repokit.errors import InputError, MissingInput, UnsupportedSource
+from repokit.builder.stored import check_index
+from repokit.errors import InputError, MalformedFile, MissingInput, UnsupportedSource
+from repokit.formats.signature import identify
 from repokit.printable import count, printable, some
 from repokit.repo.weights import INDEX, SINGLE
 
@@ -33,6 +35,11 @@ _ADAPTER: Final = _Layout(
     re.compile(r"adapter_(?:config\.json|model\.(?:safetensors|bin))"),
     "is a PEFT adapter",
     "merge it (model.merge_and_unload(), then save_pretrained) and build from the merged model",
+)
+_META: Final = _Layout(
+    re.compile(r"consolidated\.\d+\.pth"),
+    "is a checkpoint in Meta's own layout",
+    "convert it: python -m transformers.models.llama.convert_llama_weights_to_hf",
 )
 _DIFFUSERS: Final = _Layout(re.compile(r"model_index\.json"), "is a diffusers pipeline", _AS_IT_IS)
 _LAYOUTS: Final = (
@@ -78,13 +85,18 @@ def check_supported(checkpoint: Checkpoint) -> None:
     Raises:
         InputError: With what it is and what to do instead.
     """
-    checkpoint.check_index()
-    weights = checkpoint.repository.weights
-    if not weights.files:
-        _refuse_without_weights(checkpoint)
-    if _ADAPTER.pattern.match(weights.files[0]):
-        _refuse(_ADAPTER, checkpoint)
-    _check_one_model(checkpoint)
+    if not checkpoint.given:
+        index = checkpoint.repository.weights.index
+        if index is not None and checkpoint.file is None:
+            check_index(index, checkpoint.repository)
+        if not checkpoint.weights.files:
+            _refuse_without_weights(checkpoint)
+        for layout in (_ADAPTER, _META):
+            if layout.pattern.match(checkpoint.weights.files[0]):
+                _refuse(layout, checkpoint)
+        if checkpoint.file is None:
+            _check_one_model(checkpoint)
+    _check_holds_tensors(checkpoint)
     config = checkpoint.repository.config
     if config is None:
         hint = "copy config.json from the base model into it, or save the model with save_pretrained"
@@ -136,12 +148,22 @@ def _refuse_without_weights(checkpoint: Checkpoint) -> None:
         if any(layout.pattern.fullmatch(path) for path in checkpoint.roles):
             _refuse(layout, checkpoint)
     _refuse_unnamed(checkpoint)
-    if pickles := checkpoint.files(Role.PICKLE):
-        what = f"has its weights in {printable(pickles[0])}, a pickle; this version reads safetensors"
-        hint = "save it again with model.save_pretrained(DIR), which writes safetensors"
-        why = "a pickle can run code; nothing in repokit executes one"
-        raise UnsupportedSource(what, why=why, path=root, hint=hint)
-    raise MissingInput("has no weights: no *.safetensors file", path=root, hint="name the directory that holds them")
+    _refuse_unlike_pickles(checkpoint)
+    what = "has no weights: no *.safetensors file and no pickle of a model"
+    raise MissingInput(what, path=root, hint="name the directory or the file that holds them")
+
+
+def _refuse_unlike_pickles(checkpoint: Checkpoint) -> None:
+    """Refuses files with a pickle's name that are something else, such as a pointer of Git LFS, by what they are."""
+    for path in checkpoint.files(Role.PICKLE):
+        kind = identify(checkpoint.repository.head(path)) or "no checkpoint of torch, whatever its name says"
+        hint = "git lfs pull" if kind.startswith("a Git LFS pointer") else "copy the checkpoint again"
+        raise MalformedFile(f"is {kind}", path=str(checkpoint.root / path), hint=hint)
+
+
+def _check_holds_tensors(checkpoint: Checkpoint) -> None:
+    if not checkpoint.tensors:
+        raise MissingInput("holds no tensor", path=str(checkpoint.root / (checkpoint.file or "")), hint="name another")
 
 
 def _refuse_unnamed(checkpoint: Checkpoint) -> None:

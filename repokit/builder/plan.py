@@ -7,6 +7,7 @@ and totals are known before work starts, so every operation is an independent pu
 from __future__ import annotations
 
 import hashlib
+import time
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 PLAN_VERSION: Final = 1
+MEMORY: Final = "memory:"  # before the name of a tensor that a running program holds
 _OWN: Final = frozenset({MANIFEST_NAME, JOURNAL_NAME})
 
 
@@ -37,7 +39,10 @@ class _Frozen(BaseModel):
 
 
 class SourceFile(_Frozen):
-    """A file that the plan reads. Size and time guard against a source that changes between plan and execution."""
+    """A file that the plan reads. Size and time guard against a source that changes between plan and execution.
+
+    `memory:NAME` is a tensor of the program that made the plan; only that program can carry the plan out.
+    """
 
     path: str
     size: int
@@ -111,7 +116,10 @@ class Plan(_Frozen):
 
     def anywhere(self) -> Plan:
         """The same plan with absolute paths: it can be carried out from another folder."""
-        sources = tuple(source.model_copy(update={"path": _absolute(source.path)}) for source in self.sources)
+        sources = tuple(
+            source if source.path.startswith(MEMORY) else source.model_copy(update={"path": _absolute(source.path)})
+            for source in self.sources
+        )
         return self.model_copy(update={"output": _absolute(self.output), "sources": sources})
 
     @classmethod
@@ -148,7 +156,7 @@ def _problem(operation: Operation, sources: int) -> str | None:
         case CopyFile(source=source) if source >= sources:
             return "is copied from a source that the plan does not have"
         case WriteShard(header=header, pieces=pieces, size=size):
-            if any(piece.source >= sources or (piece.cast and not is_cast(piece.cast)) for piece in pieces):
+            if any(_unreadable(piece, sources) for piece in pieces):
                 return "has a piece that cannot be read"
             if len(header) + sum(map(_output_size, pieces)) != size:
                 return "has another size than its pieces"
@@ -157,9 +165,20 @@ def _problem(operation: Operation, sources: int) -> str | None:
 
 def _output_size(piece: Piece) -> int:
     if not piece.cast:
-        return piece.length
+        return piece.gathered
     stored, _, wanted = piece.cast.partition(">")
-    return piece.length * DTYPE_BITS[wanted] // DTYPE_BITS[stored]
+    return piece.gathered * DTYPE_BITS[wanted] // DTYPE_BITS[stored]
+
+
+def _unreadable(piece: Piece, sources: int) -> bool:
+    if piece.source >= sources or (piece.cast is not None and not is_cast(piece.cast)):
+        return True
+    view = piece.view
+    return view is not None and (
+        len(view.shape) != len(view.strides)
+        or min((*view.shape, *view.strides), default=0) < 0
+        or view.span != piece.length
+    )
 
 
 class Sources:
@@ -186,6 +205,13 @@ class Sources:
             self._index[key] = len(self._files)
             self._files.append(SourceFile(path=key, size=status.st_size, mtime_ns=status.st_mtime_ns))
         return self._index[key]
+
+    def memory(self, name: str, size: int) -> int:
+        """The position of a tensor of a running program. No two plans share one: its values may have changed."""
+        if name not in self._index:
+            self._index[name] = len(self._files)
+            self._files.append(SourceFile(path=name, size=size, mtime_ns=time.time_ns()))
+        return self._index[name]
 
     def size(self, index: int) -> int:
         return self._files[index].size

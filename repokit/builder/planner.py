@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from repokit.builder.license import LicenseText
+    from repokit.builder.stored import Stored
     from repokit.builder.weights import PlannedWeights
     from repokit.repo.repository import Repository
     from repokit.schema.recipe import Recipe
@@ -39,7 +40,14 @@ _INSTEAD: Final = {
 }
 
 
-def make_plan(recipe: Recipe, *, folder: Path, recipe_name: str = "repokit.yaml", kept: Collection[str] = ()) -> Plan:
+def make_plan(
+    recipe: Recipe,
+    *,
+    folder: Path,
+    recipe_name: str = "repokit.yaml",
+    kept: Collection[str] = (),
+    given: Stored | None = None,
+) -> Plan:
     """What a build of this recipe will do.
 
     Args:
@@ -47,6 +55,7 @@ def make_plan(recipe: Recipe, *, folder: Path, recipe_name: str = "repokit.yaml"
         folder: What relative paths in the recipe are relative to.
         recipe_name: For messages.
         kept: Paths in an earlier output, edited or added by a person, that are carried over as they are.
+        given: The tensors of a running program; weights that lie in the source are then not read.
 
     Raises:
         RecipeError, PlanError: The recipe contradicts itself or the source.
@@ -57,7 +66,7 @@ def make_plan(recipe: Recipe, *, folder: Path, recipe_name: str = "repokit.yaml"
     if recipe.kind not in {"auto", "full"}:
         what = f"kind: {recipe.kind} is not built by this version; it builds full models"
         raise RecipeError(what, path=recipe_name, place="kind", hint="`repokit lint` and `push` take such a directory")
-    checkpoint = open_checkpoint(folder / recipe.source)
+    checkpoint = open_checkpoint(folder / recipe.source, given)
     inputs = {
         "source": checkpoint.root,
         "recipe": folder,
@@ -98,6 +107,7 @@ class _Planner:
 
     def plan(self) -> Plan:
         planned = weights.plan_weights(self.recipe.weights, self.checkpoint)
+        self.warnings.extend(self.checkpoint.weights.notes)
         carried = self._carried()
         documents_ = list(self._documents(planned, carried))
         excluded = matching([*self.checkpoint.roles, *carried], self.recipe.files.exclude, "files.exclude")
@@ -230,8 +240,9 @@ class _Planner:
         return f"the text of {license_id} is not at hand: {command}, then license.file: LICENSE"
 
     def _left_out(self, published: Collection[str], excluded: Collection[str]) -> Iterator[LeftOut]:
-        weights_ = self.checkpoint.repository.weights
-        read = {*weights_.files, weights_.main, card.README}
+        read = {*self.checkpoint.weights.files, self.checkpoint.weights.index_path, card.README}
+        for left in self.checkpoint.weights.left_behind:
+            yield LeftOut(path=left.path, reason=left.reason, size=0)
         for path, role in self.checkpoint.roles.items():
             if path in published or path in read:
                 continue

@@ -12,9 +12,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from repokit.builder.stored import Safetensors, Stored, TensorAt
+from repokit.builder.torch_weights import BIN_INDEX, TorchWeights, model_files
 from repokit.builder.training_run import Nested, TrainerState, nested_checkpoints
-from repokit.errors import MalformedFile, MissingInput, UnsupportedSource
-from repokit.printable import count, printable, some
+from repokit.errors import MissingInput, UnsupportedSource
 from repokit.repo import training_state
 from repokit.repo.directory import Directory
 from repokit.repo.repository import Repository
@@ -23,8 +24,6 @@ from repokit.repo.tokenizer import UNREAD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from repokit.repo.weight_index import Index
 
 
 class Role(StrEnum):
@@ -74,9 +73,12 @@ _ROLES: Final = tuple(
         (Role.LICENSE, r"(?:LICENSE|LICENCE|COPYING)(?:\.md|\.txt)?"),
         (Role.NOTICE, r"(?:NOTICE|USE_POLICY)(?:\.md|\.txt)?"),
         (Role.CODE, r"(?:.*/)?[^/]+\.py"),
-        (Role.PICKLE, r"[^/]+\.(?:bin|pt|pth|ckpt)"),
+        (Role.PICKLE, r"[^/]+\.(?:bin|pt|pth|ckpt)|[^/]+\.bin\.index\.json"),
     )
 )
+
+
+_WEIGHTS_FILE: Final = re.compile(r".+\.(?:safetensors|bin|pt|pth|ckpt)")
 
 
 def role_of(path: str) -> Role:
@@ -84,25 +86,20 @@ def role_of(path: str) -> Role:
     return next((role for role, pattern in _ROLES if pattern.fullmatch(path)), Role.UNKNOWN)
 
 
-class TensorAt:
-    """Where a tensor's bytes lie: a file of the checkpoint and an offset from that file's start, in bytes."""
-
-    __slots__ = ("dtype", "file", "offset", "shape", "size")
-
-    def __init__(self, file: str, dtype: str, shape: tuple[int, ...], offset: int, size: int) -> None:
-        self.file = file
-        self.dtype = dtype
-        self.shape = shape
-        self.offset = offset
-        self.size = size
-
-
 class Checkpoint:
-    """A directory that holds a trained model, or the output directory of a run."""
+    """A directory that holds a trained model, or the output directory of a run.
 
-    def __init__(self, root: Path) -> None:
+    Attributes:
+        root: The directory.
+        file: The file in it that holds the weights, where a person named it; None where the directory decides.
+        repository: The directory, as a repository.
+    """
+
+    def __init__(self, root: Path, file: str | None = None, given: Stored | None = None) -> None:
         self.root = root
+        self.file = file
         self.repository = Repository(Directory(root))
+        self._given = given
 
     @cached_property
     def roles(self) -> Mapping[str, Role]:
@@ -113,58 +110,36 @@ class Checkpoint:
         """The files of one role, sorted."""
         return [path for path, found in self.roles.items() if found is role]
 
+    @property
+    def given(self) -> bool:
+        """Whether the weights are a running program's, and none that lie here are read."""
+        return self._given is not None
+
     @cached_property
+    def weights(self) -> Stored:
+        """The weights: those of a running program, else in safetensors, else in the pickles that hold a model.
+
+        Raises:
+            InputError: Several files could be the model, or one is not what its name says.
+        """
+        if self._given is not None:
+            return self._given
+        if self.file is not None:
+            kind = Safetensors if self.file.endswith(".safetensors") else TorchWeights
+            return kind(self.root, self.repository, self.file)
+        found = Safetensors(self.root, self.repository)
+        if found.files or found.sharded or not (model_files(self.repository) or self.repository.has(BIN_INDEX)):
+            return found
+        return TorchWeights(self.root, self.repository)
+
+    @property
     def tensors(self) -> Mapping[str, TensorAt]:
-        """Every tensor of the model by its name in the file, in file order.
+        """Every tensor of the model by its stored name, in stored order.
 
         Raises:
-            InputError: The index and its shards do not fit together, or a header is malformed.
+            InputError: What is stored contradicts itself.
         """
-        self.check_index()
-        index = self.repository.weights.index
-        found: dict[str, TensorAt] = {}
-        for path in self.repository.weights.files:
-            header = self.repository.header(path)
-            for tensor in header.tensors:
-                at = TensorAt(path, tensor.dtype, tensor.shape, header.data_start + tensor.begin, tensor.size)
-                if index is None or index.weight_map[tensor.name] == path:
-                    found[tensor.name] = at
-        return found
-
-    def check_index(self) -> None:
-        """Refuses an index that does not fit its shards: what it leaves open, a build would decide by chance.
-
-        Raises:
-            InputError: It leads elsewhere, names what is not there, or does not name what is.
-        """
-        index = self.repository.weights.index
-        if index is None:
-            return
-        for shard in index.refused:
-            what = f"names the shard {printable(shard)!r}, which is no .safetensors file inside the checkpoint"
-            raise MalformedFile(what, why="loaders would open whatever it leads to", path=index.path)
-        if missing := [shard for shard in index.shards if not self.repository.has(shard)]:
-            what = f"names {count(len(missing), 'shard')} that {'is' if len(missing) == 1 else 'are'} not there"
-            raise MissingInput(f"{what}: {some(missing)}", why=_LOST, path=index.path, hint="copy the checkpoint again")
-        self._check_placement(index)
-
-    def _check_placement(self, index: Index) -> None:
-        placement = self.repository.weights.placement(index)
-        nowhere = [name for name in index.document.raw["weight_map"] if name not in index.weight_map]
-        for template, why, names in (
-            ("places {} in no file", _LOST, nowhere),
-            ("names {} that its shards do not hold", _LOST, _all(placement.absent)),
-            (
-                "does not name {} that its shards hold",
-                "some loaders read them, others do not",
-                _all(placement.unlisted),
-            ),
-            ("finds {} in two shards", "some loaders read one copy, others the other", _all(placement.repeated)),
-        ):
-            if names:
-                what = f"{template.format(count(len(names), 'tensor'))}: {some(names)}"
-                hint = "save the model again, into an empty directory"
-                raise MalformedFile(what, why=why, path=index.path, place="/weight_map", hint=hint)
+        return self.weights.tensors
 
     @cached_property
     def trainer_state(self) -> TrainerState:
@@ -191,31 +166,31 @@ class Checkpoint:
         return self.root / path
 
 
-_LOST: Final = "they would be missing from the model"
+_NAME_IT: Final = "name the directory that holds config.json, or the file that holds the weights"
 
 
-def _all(by_shard: Mapping[str, tuple[str, ...]]) -> list[str]:
-    return [name for names in by_shard.values() for name in names]
-
-
-def open_checkpoint(path: Path) -> Checkpoint:
+def open_checkpoint(path: Path, given: Stored | None = None) -> Checkpoint:
     """Looks at a checkpoint without reading its weights.
+
+    Args:
+        path: A directory, or the one file in a directory that holds the weights.
+        given: The weights, where they are not in it.
 
     Raises:
         MissingInput: It is not there, or may not be read.
-        InputError: It is something else than a checkpoint directory.
+        InputError: It is something else than a checkpoint.
     """
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        hint = "name the directory that holds config.json"
-        raise MissingInput("does not exist", path=str(path), hint=hint) from None
+        raise MissingInput("does not exist", path=str(path), hint=_NAME_IT) from None
     except OSError as error:
         raise MissingInput(f"cannot be read: {error.strerror}", path=str(path), hint="check its mode") from None
+    if stat.S_ISREG(mode) and _WEIGHTS_FILE.fullmatch(path.name):
+        return Checkpoint(path.parent, path.name, given)
     if not stat.S_ISDIR(mode):
-        hint = f"name its directory: {printable(path.parent)}"
-        raise UnsupportedSource("is not a directory; this version builds from one", path=str(path), hint=hint)
-    checkpoint = Checkpoint(path)
+        raise UnsupportedSource("is neither a directory nor a file of weights", path=str(path), hint=_NAME_IT)
+    checkpoint = Checkpoint(path, given=given)
     if not checkpoint.roles:
-        raise MissingInput("is empty", path=str(path), hint="name the directory that holds config.json")
+        raise MissingInput("is empty", path=str(path), hint=_NAME_IT)
     return checkpoint

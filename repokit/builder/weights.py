@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,15 +17,20 @@ from repokit.formats.strict_json import dumps
 from repokit.formats.tensors import TORCH_NAMES, TensorInfo, byte_size
 from repokit.operations import Piece, WriteShard, WriteText
 from repokit.printable import printable
+from repokit.repo.tensor_names import is_embedding, is_head
 from repokit.repo.weights import INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from repokit.builder.plan import Sources
-    from repokit.builder.sources import Checkpoint, TensorAt
+    from repokit.builder.sources import Checkpoint
+    from repokit.builder.stored import TensorAt
     from repokit.schema.recipe import Weights
 
+# What transformers ties the embeddings of encoder-decoder models to (`_tied_weights_keys` of T5, BART, mBART, Pegasus).
+_SHARED: Final = re.compile(r"(?:^|\.)shared\.weight$")
+_OF_ONE_SIDE: Final = re.compile(r"(?:^|\.)(?:encoder|decoder)\.embed_tokens\.weight$")
 METADATA: Final = {"format": "pt"}  # huggingface_hub and accelerate refuse another value, older transformers none
 
 
@@ -142,25 +148,42 @@ def _tie(planned: PlannedWeights, checkpoint: Checkpoint, names: Mapping[str, st
         PlanError: They differ: loading would overwrite one of them.
     """
     config = checkpoint.repository.config
-    weights = checkpoint.repository.weights
     if config is None or not config.tie_word_embeddings:
         return
     stored = checkpoint.tensors
-    embeddings = sorted(tensor.name for tensor in weights.embeddings if tensor.name in names)
+    matrices = sorted(name for name in names if len(stored[name].shape) == 2)
+    embeddings = [name for name in matrices if is_embedding(names[name])]
     tied = []
-    for head in sorted(tensor.name for tensor in weights.heads if tensor.name in names):
+    for head in (name for name in matrices if is_head(names[name])):
         candidates = [name for name in embeddings if stored[name].shape == stored[head].shape]
         if not candidates:
             continue
         final = names[head]
-        if not any(same_bytes(checkpoint.root, stored[head], stored[name]) for name in candidates):
+        if not any(same_bytes(checkpoint.weights, stored[head], stored[name]) for name in candidates):
             what = f"{printable(final)} and {printable(names[candidates[0]])} differ, and config.json ties them"
             why = "loaders overwrite one with the other or leave them apart, depending on their version"
             hint = "set tie_word_embeddings to false in the checkpoint's config.json, or drop one: weights.drop"
             raise PlanError(what, why=why, path="config.json", place="/tie_word_embeddings", hint=hint)
         del planned.tensors[final]
         tied.append(final)
-    planned.tied = tuple(tied)
+    planned.tied = (*tied, *_repeated_embeddings(planned, checkpoint, embeddings, names))
+
+
+def _repeated_embeddings(
+    planned: PlannedWeights, checkpoint: Checkpoint, embeddings: list[str], names: Mapping[str, str]
+) -> Iterator[str]:
+    """Leaves out the embeddings of an encoder and a decoder that are the one they share, as save_pretrained does.
+
+    A pickle has all three (T5, BART): they are names of one storage there.
+    """
+    stored = checkpoint.tensors
+    shared = [name for name in embeddings if _SHARED.search(names[name])]
+    for name in embeddings:
+        if _OF_ONE_SIDE.search(names[name]) and any(
+            same_bytes(checkpoint.weights, stored[name], stored[other]) for other in shared
+        ):
+            del planned.tensors[names[name]]
+            yield names[name]
 
 
 def _shards(recipe: Weights, planned: PlannedWeights, checkpoint: Checkpoint) -> list[list[str]]:
@@ -171,7 +194,7 @@ def _shards(recipe: Weights, planned: PlannedWeights, checkpoint: Checkpoint) ->
     sizes = {name: tensor.size for name, tensor in planned.tensors.items()}
     if recipe.max_shard_size != "auto":
         return sharding.packed(sizes, parse_size(recipe.max_shard_size))
-    if checkpoint.repository.weights.index is not None:
+    if checkpoint.weights.sharded:
         return sharding.as_in_source(sizes, {name: tensor.stored.file for name, tensor in planned.tensors.items()})
     return sharding.packed(sizes, sharding.automatic_limit(planned.size))
 
@@ -197,15 +220,15 @@ def _shard(path: str, tensors: Mapping[str, _Output], checkpoint: Checkpoint, so
 def _piece(tensor: _Output, checkpoint: Checkpoint, sources: Sources) -> Piece:
     stored = tensor.stored
     cast = None if stored.dtype == tensor.dtype else f"{stored.dtype}>{tensor.dtype}"
-    source = sources.index(checkpoint.root / stored.file)
-    return Piece(source=source, offset=stored.offset, length=stored.size, cast=cast)
+    source = checkpoint.weights.source(stored, sources)
+    return Piece(source=source, offset=stored.offset, length=stored.length, cast=cast, view=stored.view)
 
 
 def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
     """Neighbours in the source that are neighbours in the output are read in one go; empty tensors take no reading."""
     last: Piece | None = None
     for piece in pieces:
-        if last and (piece.source, piece.offset, piece.cast) == (last.source, last.offset + last.length, last.cast):
+        if last and not (piece.view or last.view) and _follows(piece, last):
             last = last.model_copy(update={"length": last.length + piece.length})
             continue
         if last and last.length:
@@ -213,6 +236,10 @@ def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
         last = piece
     if last and last.length:
         yield last
+
+
+def _follows(piece: Piece, last: Piece) -> bool:
+    return (piece.source, piece.offset, piece.cast) == (last.source, last.offset + last.length, last.cast)
 
 
 def _index(planned: PlannedWeights, files: list[str]) -> bytes:

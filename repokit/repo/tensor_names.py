@@ -13,6 +13,24 @@ if TYPE_CHECKING:
 
 _NUMBER: Final = re.compile(r"\.([0-9]{1,9})(?=\.)")
 
+# The last part of the name of an input embedding in the families that transformers has (a heuristic: the header
+# alone does not say what a tensor is for).
+EMBEDDING: Final = re.compile(
+    r"(?:^|\.)(?:embed_tokens|tok_embeddings|word_embeddings|wte|embed_in|shared|token_embedding|tokens_embed"
+    r"|(?:^|backbone\.)embeddings)\.weight$"
+)
+HEAD: Final = re.compile(r"(?:^|\.)(?:lm_head|embed_out|output_projection)\.weight$|^output\.weight$")
+
+
+def is_embedding(name: str) -> bool:
+    """Whether a matrix of this name is an input embedding: one row per token id."""
+    return EMBEDDING.search(name) is not None
+
+
+def is_head(name: str) -> bool:
+    """Whether a matrix of this name is an output head: one row per token id."""
+    return HEAD.search(name) is not None
+
 
 def group_names(names: Iterable[str]) -> dict[str, list[str]]:
     """Names by pattern, numbers between dots replaced by `*`: `model.layers.*.mlp.experts.*.up_proj.weight`.

@@ -14,12 +14,21 @@ PATTERN: Final = (
     r"|pytorch_model_fsdp_\d+/.*)"
 )
 _STATE: Final = re.compile(PATTERN)
+# Parts that torch.distributed.checkpoint, verl, FSDP and DINOv2 write, one file a process.
+_PART: Final = re.compile(
+    r"\.distcp$|(?:^|/)(?:model|optim|extra_state)_world_size_\d+_rank_\d+\.pt$|[._]rank_?\d+\.(?:pt|pth|bin)$"
+)
 _CHECKPOINT: Final = re.compile(r"(?:.*/)?checkpoint-\d+/.*")
 
 
 def is_training_state(path: str) -> bool:
     """Whether a file is optimizer, scheduler or random state, arguments or logs of a run."""
     return _STATE.fullmatch(path) is not None
+
+
+def is_part(path: str) -> bool:
+    """Whether a file is what one process of a distributed training saved, which no loader reads by itself."""
+    return _PART.search(path) is not None
 
 
 def in_checkpoint(path: str) -> bool:

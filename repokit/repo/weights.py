@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from repokit.errors import MalformedFile, MissingInput
 from repokit.formats.tensors import FLOATS
 from repokit.printable import printable
-from repokit.repo.tensor_names import group_names, layers_of
+from repokit.repo.tensor_names import EMBEDDING, HEAD, group_names, layers_of
 from repokit.repo.weight_index import Index, Placement, placement
 
 if TYPE_CHECKING:
@@ -25,14 +25,6 @@ ADAPTER: Final = "adapter_model.safetensors"
 # `model.safetensors`, `model.fp16.safetensors` and their indexes: transformers modeling_utils.py `_add_variant` puts
 # the variant before the last dot of the file name, which for an index is the one before `json`.
 _SINGLE_FORMS: Final = re.compile(r"(model|diffusion_pytorch_model)(?:\.(?P<variant>[^.]+))?\.safetensors")
-
-# The last part of the name of an input embedding in the families that transformers has (a heuristic: the header
-# alone does not say what a tensor is for).
-_EMBEDDING: Final = re.compile(
-    r"(?:^|\.)(?:embed_tokens|tok_embeddings|word_embeddings|wte|embed_in|shared|token_embedding|tokens_embed"
-    r"|(?:^|backbone\.)embeddings)\.weight$"
-)
-_HEAD: Final = re.compile(r"(?:^|\.)(?:lm_head|embed_out|output_projection)\.weight$|^output\.weight$")
 
 # Ends of the prefixes under which transformers keeps its blocks. Others, such as the `classifier.0`, `classifier.3` of
 # a torch Sequential, have gaps by right.
@@ -261,12 +253,12 @@ class Weights:
     @cached_property
     def embeddings(self) -> tuple[TensorInfo, ...]:
         """Matrices that look like input embeddings: one row per token id."""
-        return self.matching(_EMBEDDING)
+        return self.matching(EMBEDDING)
 
     @cached_property
     def heads(self) -> tuple[TensorInfo, ...]:
         """Matrices that look like output heads: one row per token id."""
-        return self.matching(_HEAD)
+        return self.matching(HEAD)
 
     @cached_property
     def embedding(self) -> TensorInfo | None:

@@ -52,10 +52,6 @@ UNSUPPORTED = {
     "ONNX": (["config.json", "onnx/model.onnx"], "ONNX", "repokit push"),
     "Keras": (["config.json", "tf_model.h5"], "Keras or Flax", "save_pretrained"),
     "Flax": (["config.json", "flax_model.msgpack"], "Keras or Flax", "save_pretrained"),
-    "pickle": (["config.json", "pytorch_model.bin"], "a pickle", "save_pretrained"),
-    "sharded pickle": (["config.json", "pytorch_model.bin.index.json", "pytorch_model-00001-of-00002.bin"], "a pickle", "save_pretrained"),
-    "Meta": (["params.json", "consolidated.00.pth"], "a pickle", "save_pretrained"),
-    "Lightning": (["epoch=3-step=40.ckpt"], "a pickle", "save_pretrained"),
 }  # fmt: skip
 
 
@@ -176,7 +172,7 @@ def test_an_empty_directory_is_refused(tmp_path):
 @pytest.mark.parametrize("make", [lambda path: path.write_bytes(b"x"), os.mkfifo])
 def test_what_is_no_directory_is_refused(tmp_path, make):
     make(tmp_path / "x")
-    with pytest.raises(UnsupportedSource, match="is not a directory"):
+    with pytest.raises(UnsupportedSource, match="is neither a directory nor a file of weights"):
         open_checkpoint(tmp_path / "x")
 
 

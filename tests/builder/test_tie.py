@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from repokit.builder.sources import TensorAt
+from hypothesis import given, strategies as st
+
+from repokit.builder.stored import TensorAt
 from repokit.builder.transforms import tie
 from repokit.errors import PlanError, RecipeError
 
@@ -10,51 +12,44 @@ EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 TIED = {"tie_word_embeddings": True}
 
 
-@pytest.fixture
-def two_files(tmp_path):
-    """Compares the bytes of two files as if they were tensors."""
+class Streams:
+    """Stored tensors whose bytes come in chunks of any size."""
 
-    def same(one, other, **changes):
-        (tmp_path / "one").write_bytes(b"--" + one)
-        (tmp_path / "other").write_bytes(other)
-        shape = {"one": (len(one),), "other": (len(other),), **changes}
-        dtype = {"one": "U8", "other": "U8", **changes}
-        return tie.same_bytes(
-            tmp_path,
-            TensorAt("one", dtype["one"], shape["one"], 2, len(one)),
-            TensorAt("other", changes.get("dtype", "U8"), changes.get("shape", shape["other"]), 0, len(other)),
-        )
+    def __init__(self, one, other, sizes=(3, 5)):
+        self.bytes = {"one": (one, sizes[0]), "other": (other, sizes[1])}
 
-    return same
+    def same_memory(self, one, other):
+        return False
+
+    def contents(self, tensor):
+        content, size = self.bytes[tensor.file]
+        return (memoryview(content[at : at + size]) for at in range(0, len(content), size))
 
 
-@pytest.mark.parametrize("chunk", [1, 3, 1024])
-@pytest.mark.parametrize("place", [0, 4, 9])
-def test_one_byte_is_a_difference(two_files, monkeypatch, chunk, place):
-    monkeypatch.setattr(tie, "_CHUNK", chunk)
-    other = bytearray(b"0123456789")
-    other[place] ^= 1
-    assert not two_files(b"0123456789", bytes(other))
+def same(one, other, *, sizes=(3, 5), **changes):
+    first = TensorAt("one", "U8", (len(one),), 0)
+    second = TensorAt("other", changes.get("dtype", "U8"), changes.get("shape", (len(other),)), 0)
+    return tie.same_bytes(Streams(one, other, sizes), first, second)
 
 
-@pytest.mark.parametrize("chunk", [1, 3, 1024])
-def test_equal_bytes_are_equal(two_files, monkeypatch, chunk):
-    monkeypatch.setattr(tie, "_CHUNK", chunk)
-    assert two_files(b"0123456789", b"0123456789")
+@given(st.binary(min_size=1, max_size=40), st.data(), st.integers(1, 9), st.integers(1, 9))
+def test_one_byte_is_a_difference(content, data, first, second):
+    other = bytearray(content)
+    other[data.draw(st.integers(0, len(content) - 1))] ^= 1
+    assert not same(content, bytes(other), sizes=(first, second))
 
 
-def test_another_dtype_is_a_difference(two_files):
-    assert not two_files(b"0123", b"0123", dtype="I8")
+@given(st.binary(max_size=40), st.integers(1, 9), st.integers(1, 9))
+def test_equal_bytes_are_equal_however_they_are_cut(content, first, second):
+    assert same(content, content, sizes=(first, second))
 
 
-def test_another_shape_is_a_difference(two_files):
-    assert not two_files(b"0123", b"0123", shape=(2, 2))
+def test_another_dtype_is_a_difference():
+    assert not same(b"0123", b"0123", dtype="I8")
 
 
-def test_a_file_that_ends_early_is_a_difference(tmp_path):
-    (tmp_path / "f").write_bytes(b"0123")
-    at = TensorAt("f", "U8", (8,), 0, 8)
-    assert not tie.same_bytes(tmp_path, at, at)
+def test_another_shape_is_a_difference():
+    assert not same(b"0123", b"0123", shape=(2, 2))
 
 
 # ------------------------------------------------------------------------------------------------ in a build

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable
 
-    from repokit.builder.sources import TensorAt
-
-_CHUNK: Final = 4 * 1024 * 1024
+    from repokit.builder.stored import Stored, TensorAt
 
 
-def same_bytes(root: Path, one: TensorAt, other: TensorAt) -> bool:
+def same_bytes(stored: Stored, one: TensorAt, other: TensorAt) -> bool:
     """Compares two tensors of a checkpoint; stops at the first chunk that differs.
 
-    Tensors of another dtype or shape are not the same, whatever their bytes.
+    Tensors of another dtype or shape are not the same, whatever their bytes; those of one storage are, unread.
+
+    Raises:
+        InputError: The bytes are not there.
     """
-    if (one.dtype, one.shape, one.size) != (other.dtype, other.shape, other.size):
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
         return False
-    with (root / one.file).open("rb") as first, (root / other.file).open("rb") as second:
-        for done in range(0, one.size, _CHUNK):
-            length = min(_CHUNK, one.size - done)
-            left = os.pread(first.fileno(), length, one.offset + done)
-            if left != os.pread(second.fileno(), length, other.offset + done) or len(left) < length:
+    return stored.same_memory(one, other) or _equal(stored.contents(one), stored.contents(other))
+
+
+def _equal(one: Iterable[memoryview], other: Iterable[memoryview]) -> bool:
+    """Whether two streams of the same length are equal, wherever each of them is cut."""
+    rest = memoryview(b"")
+    chunks = iter(other)
+    for chunk in one:
+        left = chunk
+        while left:
+            rest = rest or next(chunks)
+            length = min(len(left), len(rest))
+            if left[:length] != rest[:length]:
                 return False
+            left, rest = left[length:], rest[length:]
     return True

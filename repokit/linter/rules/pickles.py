@@ -10,7 +10,7 @@ from repokit.formats.signature import LFS_POINTER, is_pickle
 from repokit.linter.examples import Example
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
-from repokit.repo.training_state import in_checkpoint, is_training_state
+from repokit.repo.training_state import in_checkpoint, is_part, is_training_state
 from repokit.repo.weights import SINGLE
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class DistributedCheckpoint(Rule):
     good = (Example("merged"),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        parts = [path for path in repository.files if DISTRIBUTED.search(path) and not is_training_state(path)]
+        parts = [path for path in repository.files if is_part(path) and not is_training_state(path)]
         if parts:
             message = f"and {len(parts) - 1:,} more are parts" if len(parts) > 1 else "is a part"
             hint = "merge it first: accelerate merge-weights for torch.distributed, zero_to_fp32.py for DeepSpeed"
@@ -129,10 +129,6 @@ class DistributedCheckpoint(Rule):
 
 RULES: Final = (PickledCopy(), OnlyPickledWeights(), StrayPickle(), DistributedCheckpoint())
 
-# Parts that torch.distributed.checkpoint, verl, FSDP and DINOv2 write, one file a process.
-DISTRIBUTED: Final = re.compile(
-    r"\.distcp$|(?:^|/)(?:model|optim|extra_state)_world_size_\d+_rank_\d+\.pt$|[._]rank_?\d+\.(?:pt|pth|bin)$"
-)
 # Names under which libraries look for weights: transformers, PEFT, diffusers. `.bin` alone says nothing: ggml,
 # OpenVINO and CTranslate2 use it too.
 WEIGHTS: Final = re.compile(
@@ -145,7 +141,7 @@ SIGNED: Final = re.compile(r"\.(?:safetensors|gguf)$")
 
 def left_by_training(path: str) -> bool:
     """Whether another rule speaks of the file."""
-    return is_training_state(path) or in_checkpoint(path) or DISTRIBUTED.search(path) is not None
+    return is_training_state(path) or in_checkpoint(path) or is_part(path)
 
 
 def pickled_weights(repository: Repository) -> list[str]:

@@ -1,0 +1,70 @@
+"""Weights of a running program: a merged model that was never saved, one tensor at a time."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from repokit.builder.arrays import described, identity, opened
+from repokit.builder.plan import MEMORY
+from repokit.builder.stored import LeftBehind, TensorAt
+from repokit.builder.transforms.gather import gathered
+from repokit.errors import UnsupportedSource, UsageError
+from repokit.formats.tensors import DTYPE_BITS
+from repokit.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from repokit.builder.plan import Sources
+
+
+class MemoryWeights:
+    """A mapping of names to arrays of any library. It is not to change before the build is done."""
+
+    files: tuple[str, ...] = ()
+    index_path: str | None = None
+    sharded = False
+    left_behind: tuple[LeftBehind, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        """Looks at no element yet.
+
+        Raises:
+            UsageError: A name is no string.
+        """
+        for name in arrays:
+            if not isinstance(name, str):
+                raise UsageError(f"tensors: {printable(name)} is no name", hint="give model.state_dict()")
+        self._arrays = arrays
+
+    @cached_property
+    def tensors(self) -> Mapping[str, TensorAt]:
+        found = {}
+        for name, array in self._arrays.items():
+            dtype, shape = described(name, array)
+            found[name] = TensorAt(name, dtype, shape, 0)
+        return found
+
+    def same_memory(self, one: TensorAt, other: TensorAt) -> bool:
+        first, second = self._arrays[one.file], self._arrays[other.file]
+        if (one.dtype, one.shape) != (other.dtype, other.shape) or identity(first) is None:
+            return False
+        return identity(first) == identity(second) and opened(one.file, first).strides == opened("", second).strides
+
+    def source(self, tensor: TensorAt, sources: Sources) -> int:
+        return sources.memory(MEMORY + tensor.file, tensor.size)
+
+    def contents(self, tensor: TensorAt) -> Iterator[memoryview]:
+        """The memory of the array is held only as long as the iteration lasts."""
+        array = opened(tensor.file, self._arrays[tensor.file])
+        if array.strides is None:
+            yield array.memory
+            return
+        if DTYPE_BITS[tensor.dtype] < 8:
+            what = f"{printable(tensor.file)} is packed and does not lie side by side"
+            raise UnsupportedSource(what, hint="give it as .contiguous()")
+        view = TensorAt("", tensor.dtype, tensor.shape, 0, array.strides).view
+        assert view is not None  # noqa: S101 - it has strides
+        yield from gathered(lambda offset, length: array.memory[offset : offset + length], view)

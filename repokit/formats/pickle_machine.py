@@ -1,0 +1,287 @@
+"""The state of an inert pickle interpreter: data, stack, memo, and the globals that were named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from repokit.formats.pickle_globals import Grade, grade, modern
+from repokit.formats.pickle_values import Global, Opaque, Pairs, PersistentId, Unordered, Value
+from repokit.printable import printable
+
+MAX_DEPTH: Final = 5000  # open marks: containers that are being filled; pickle itself gives up at about 500
+MAX_NAME: Final = 1024  # characters of a module or name
+MAX_GLOBALS: Final = 10_000  # different ones in a pickle; a checkpoint names fewer than 100
+MAX_LINE: Final = 1024 * 1024  # characters of an argument of protocol 0
+
+
+class Broken(Exception):
+    """The program cannot go on; the message says why, as a sentence about "it"."""
+
+
+class Truncated(Exception):
+    """The program goes on beyond the end of the data."""
+
+
+class Machine:
+    """What the opcodes of repokit.formats.pickle_opcodes work on.
+
+    Attributes:
+        stack: Of values, since the last open mark: nothing below a mark can be reached, as in CPython.
+        below: The stacks under each open mark.
+        memo: Values by number. A dict, because a program may use any number.
+        objects: How many values were made that take memory of their own.
+        found: Where each global was first named, and how often: by module, name and opcode.
+        persistent: Every persistent id, in the order in which they were met.
+        lookup: `builtins.getattr`, once it was named.
+    """
+
+    __slots__ = (
+        "_inert_lookups",
+        "_interned",
+        "_makers",
+        "below",
+        "data",
+        "found",
+        "lookup",
+        "lookups",
+        "memo",
+        "objects",
+        "opcode_at",
+        "persistent",
+        "position",
+        "stack",
+        "start",
+        "stopped",
+    )
+
+    def __init__(self, data: bytes, start: int) -> None:
+        self.data = data
+        self.start = self.position = self.opcode_at = start
+        self.stopped = False
+        self.stack: list[Value] = []
+        self.below: list[list[Value]] = []
+        self.memo: dict[int, Value] = {}
+        self.objects = 0
+        self.persistent: list[PersistentId] = []
+        self.found: dict[tuple[str, str, str], tuple[int, int]] = {}
+        self.lookup: Value = _NEVER
+        self.lookups = self._inert_lookups = 0
+        self._interned: dict[tuple[str, str], Global] = {}
+        self._makers: dict[Global, Maker | None] = {}
+
+    # -------------------------------------------------------------------------------------------- data
+
+    def take(self, length: int) -> bytes:
+        """The next bytes; asks for the length before it allocates."""
+        position = self.position
+        end = position + length
+        if end > len(self.data):
+            raise Truncated(f"it ends inside a value of {length:,} bytes")
+        self.position = end
+        return self.data[position:end]
+
+    def number(self, length: int) -> int:
+        """An unsigned little-endian integer."""
+        return int.from_bytes(self.take(length), "little")
+
+    def line(self) -> bytes:
+        """An argument of protocol 0: up to the next newline, which is not part of it."""
+        end = self.data.find(b"\n", self.position, self.position + MAX_LINE)
+        if end < 0:
+            if len(self.data) - self.position < MAX_LINE:
+                raise Truncated("it ends inside a line")
+            raise Broken(f"it has a line of more than {MAX_LINE:,} characters")
+        line = self.data[self.position : end]
+        self.position = end + 1
+        return line
+
+    # -------------------------------------------------------------------------------------------- stack
+
+    def close_mark(self) -> list[Value]:
+        """The values above the last mark, which goes away; its stack is the current one again."""
+        values = self.stack
+        if not self.below:
+            raise Broken("it closes a mark that it has not set")
+        self.stack = self.below.pop()
+        return values
+
+    def remember(self, number: int) -> None:
+        """Puts the top of the stack into the memo."""
+        self.memo[number] = self.stack[-1]
+
+    def recall(self, number: int) -> None:
+        """Pushes a value of the memo."""
+        try:
+            value = self.memo[number]
+        except KeyError:
+            raise Broken(f"it recalls {number:,}, which it has not stored") from None
+        if value is self.lookup:
+            self.lookups += 1
+        self.stack.append(value)
+
+    # -------------------------------------------------------------------------------------------- globals
+
+    def name(self, module: str, name: str, via: str) -> Global:
+        """Notes a global and gives the pair that stands for it."""
+        if len(module) > MAX_NAME or len(name) > MAX_NAME:
+            self.note(module[:MAX_NAME], name[:MAX_NAME], via)
+            raise Broken(f"it names a global of {len(module) + len(name):,} characters")
+        self.note(module, name, via)
+        known = self._interned.get((module, name))
+        if known is None:
+            known = self._interned[module, name] = Global(module, name)
+            if self.lookup is _NEVER and modern(module, name) == _GETATTR:
+                self.lookup = known
+        return known
+
+    def note(self, module: str, name: str, via: str) -> None:
+        """Counts a global; the first position stays."""
+        position, times = self.found.get((module, name, via), (self.opcode_at, 0))
+        self.found[module, name, via] = position, times + 1
+        if len(self.found) > MAX_GLOBALS:
+            raise Broken(f"it names more than {MAX_GLOBALS:,} different globals")
+
+    def push_global(self, module: str, name: str, via: str) -> None:
+        """Names a global and pushes what stands for it."""
+        value = self.name(module, name, via)
+        if value is self.lookup:
+            self.lookups += 1
+        self.stack.append(value)
+
+    @property
+    def lookups_are_inert(self) -> bool:
+        """Whether every `getattr` on the stack served to look up a member of an enumeration that is known to be inert.
+
+        transformers' training_args.bin holds `getattr(IntervalStrategy, "STEPS")`, as Python 3.11 pickles members.
+        What such a call gives is never called itself: that would be noted as a computed call.
+        """
+        return self.lookups == self._inert_lookups
+
+    # -------------------------------------------------------------------------------------------- calls
+
+    def call(self, callee: Value, args: Value, via: str) -> Value:
+        """What stands for the result of a call: the value itself for constructors of plain data, else an Opaque."""
+        if type(args) is not tuple:
+            self.note_computed(callee, via)
+            raise Broken(f"it calls {_shown(callee)} with something that is no tuple of arguments")
+        self.objects += 1
+        callee = _class_of(callee)
+        if type(callee) is not Global:
+            self.note_computed(callee, via)
+            return Opaque(callee, args)
+        if callee is self.lookup and _is_member(args):
+            self._inert_lookups += 1
+        try:
+            make = self._makers[callee]
+        except KeyError:
+            make = self._makers[callee] = _CONSTRUCTORS.get(modern(*callee))
+        value = None if make is None or via == "NEWOBJ_EX" else make(args)
+        return Opaque(callee, args) if value is None else value
+
+    def note_computed(self, callee: Value, via: str) -> None:
+        """Notes that something is called, or changed, that is itself a result: it can be anything."""
+        if type(callee) is not Global:
+            self.note("", f"the call of {_kind(callee)}", via)
+
+
+def _class_of(callee: Value) -> Value:
+    """The class itself where torch's legacy format puts `("module", class, file, source)` in its place."""
+    match callee:
+        case PersistentId(value=("module", Global() as module, *_)):
+            return module
+    return callee
+
+
+_NEVER: Final = object()
+_GETATTR: Final = ("builtins", "getattr")
+
+
+def _is_member(args: tuple[Value, ...]) -> bool:
+    """Whether the arguments of getattr name a constant of a class of known training software."""
+    match args:
+        case (Global(module, name), str(member)):
+            third_party = module.partition(".")[0] in {"transformers", "accelerate", "torch", "trl", "peft"}
+            return (
+                third_party and member.isupper() and member.isidentifier() and grade(module, name) == Grade.INERT_KNOWN
+            )
+    return False
+
+
+def _kind(value: Value) -> str:
+    return f"what {value} gives" if isinstance(value, Opaque) else f"a value of type {type(value).__name__}"
+
+
+def _shown(callee: Value) -> str:
+    return printable(callee, 80) if isinstance(callee, Global) else printable(_kind(callee), 80)
+
+
+# ------------------------------------------------------------------------------------------------ plain data
+
+
+def _ordered_dict(args: tuple[Value, ...]) -> Value:
+    """As Python 2 pickles it, an OrderedDict comes with a list of its pairs."""
+    made = Pairs()
+    match args:
+        case ():
+            return made
+        case (list(items),) if all(type(pair) in {list, tuple} and len(pair) == 2 for pair in items):
+            made.pairs.extend((pair[0], pair[1]) for pair in items)
+            return made
+    return None
+
+
+def _set(args: tuple[Value, ...]) -> Value:
+    match args:
+        case ():
+            return Unordered([])
+        case (list(items),):
+            return Unordered(list(items))
+    return None
+
+
+def _encoded(args: tuple[Value, ...]) -> Value:
+    """Bytes before protocol 3: `_codecs.encode(text, "latin1")`; a bytearray has the same arguments."""
+    match args:
+        case (str(text), ("latin1" | "latin-1" | "utf-8" | "ascii") as encoding):
+            try:
+                return text.encode(encoding)
+            except UnicodeError:
+                return None
+    return None
+
+
+def _bytes(args: tuple[Value, ...]) -> Value:
+    match args:
+        case ():
+            return b""
+        case (bytes(content),):
+            return content
+    return _encoded(args)
+
+
+def _complex(args: tuple[Value, ...]) -> Value:
+    match args:
+        case (float(real), float(imaginary)):
+            return complex(real, imaginary)
+    return None
+
+
+def _size(args: tuple[Value, ...]) -> Value:
+    match args:
+        case ((tuple() | list()) as dimensions,) if type(dimensions) is not Global:
+            return tuple(dimensions)
+    return None
+
+
+Maker = Callable[[tuple[Value, ...]], Value]
+_CONSTRUCTORS: Final[dict[tuple[str, str], Maker]] = {
+    ("collections", "OrderedDict"): _ordered_dict,
+    ("builtins", "set"): _set,
+    ("builtins", "frozenset"): _set,
+    ("builtins", "bytearray"): _bytes,
+    ("builtins", "bytes"): _bytes,
+    ("builtins", "complex"): _complex,
+    ("_codecs", "encode"): _encoded,
+    ("torch", "Size"): _size,
+}

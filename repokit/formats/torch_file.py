@@ -1,0 +1,176 @@
+"""Checkpoints that torch.save wrote, as tables of tensors: no torch, and nothing in them is run.
+
+Two formats: a zip archive with `data.pkl` and one stored member per storage (torch since 1.6), and five pickles with
+the storages behind them (before). Only headers and pickles are read; where a tensor's bytes lie is told by offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, NamedTuple
+
+from repokit.errors import MalformedFile, UnsupportedSource
+from repokit.formats.inert_pickle import UnreadablePickle, named, unreadable
+from repokit.formats.pickle_globals import FoundGlobal, Grade
+from repokit.formats.signature import identify
+from repokit.formats.torch_archive import ends_as_zip, is_zip
+from repokit.formats.torch_containers import LeftOut, choose
+from repokit.formats.torch_legacy import open_legacy, scan_streams
+from repokit.formats.torch_tensors import MAX_EXPANDED, StoredTensor, stored_tensor
+from repokit.formats.torch_zip import Opened, open_zip, pickle_in_array, scan_zip
+from repokit.printable import size
+
+__all__ = ["FoundGlobal", "Grade", "LeftOut", "StoredTensor", "TorchFile", "check_trusted", "read_torch_file", "scan"]
+
+Read = Callable[[int, int], bytes]
+
+
+class TorchFile(NamedTuple):
+    """What a checkpoint holds.
+
+    Attributes:
+        path: For messages.
+        format: How torch.save wrote it.
+        container: Where the tensors were found: keys from the top joined by dots, "" for the top.
+        tensors: By name, in the order of the state dict.
+        left_out: Every entry of the checkpoint that is none of them.
+        globals: Everything that its pickles name.
+    """
+
+    path: str
+    format: Literal["zip", "legacy"]
+    container: str
+    tensors: Mapping[str, StoredTensor]
+    left_out: tuple[LeftOut, ...]
+    globals: tuple[FoundGlobal, ...]
+
+    @property
+    def refused(self) -> tuple[FoundGlobal, ...]:
+        """Globals for which the file must not be converted, though its tensors can be read."""
+        return _executing(self.globals)
+
+
+def read_torch_file(read: Read, file_size: int, path: str, *, container: str | None = None) -> TorchFile:
+    """Reads a checkpoint, but none of its tensors' bytes. Call `check_trusted` before anything is made of it.
+
+    Args:
+        read: `read(offset, length)` gives the bytes at that place, fewer at the end of the file.
+        file_size: Bytes in the whole file.
+        path: For messages.
+        container: Where the tensors are, if a person has said it.
+
+    Raises:
+        MalformedFile: It is no checkpoint, cut off, contradicts itself, or runs code and has no tensors besides.
+        UnsupportedSource: It is one that this version does not read, or its tensors cannot be published.
+    """
+    found: tuple[FoundGlobal, ...] = ()
+    try:
+        opened = _opened(read, file_size, path)
+        found = opened.globals
+        return _table(opened, path, container)
+    except (MalformedFile, UnsupportedSource) as error:
+        # An attack is what there is to say, not the shape that it came in.
+        _check(error.globals if isinstance(error, UnreadablePickle) else found, path)
+        raise
+
+
+def _opened(read: Read, file_size: int, path: str) -> Opened:
+    head = _head(read, file_size, path)
+    if is_zip(head) or ends_as_zip(read, file_size):
+        return open_zip(read, file_size, path)
+    _refuse_others(head, path)
+    return open_legacy(read, file_size, path)
+
+
+def _head(read: Read, file_size: int, path: str) -> bytes:
+    if head := read(0, min(512, file_size)):
+        return head
+    raise MalformedFile("is empty", why="there is nothing to load", path=path)
+
+
+def _table(opened: Opened, path: str, container: str | None) -> TorchFile:
+    chosen = choose(opened.value, path, container)
+    tensors: dict[str, StoredTensor] = {}
+    expanded = 0
+    for name, value in chosen.tensors:
+        tensors[name] = tensor = stored_tensor(name, value, opened.locate, path)
+        if not tensor.contiguous and tensor.size > tensor.span:
+            expanded += tensor.size
+    if expanded > MAX_EXPANDED:
+        what = f"holds views that repeat their elements and take {size(expanded)} written out"
+        raise MalformedFile(what, why="no model is made of repetitions", path=path)
+    return TorchFile(path, opened.format, chosen.container, tensors, chosen.left_out, opened.globals)
+
+
+_HINT_TORCH: Final = "load it with the software that wrote it and save the weights as safetensors"
+_FORMATS: Final = (
+    (257, b"ustar", "is a tar archive, as torch before 0.1.10 wrote it"),
+    (0, b"\x89PNG", "is a PNG image"),
+    (0, b"\x89HDF\r\n\x1a\n", "is an HDF5 file, as Keras writes it"),
+    (0, b"GGUF", "is a GGUF file, not a checkpoint of torch"),
+    (0, b"7z\xbc\xaf\x27\x1c", "is a 7z archive: unpack it first"),
+    (0, b"\x1f\x8b", "is gzip-compressed: unpack it first"),
+    (0, b"\x93NUMPY", "is a NumPy array"),
+)
+
+
+def _refuse_others(head: bytes, path: str, error: type[MalformedFile | UnsupportedSource] = UnsupportedSource) -> None:
+    """Names what is no pickle at all, by its first bytes.
+
+    Raises:
+        MalformedFile: It is no checkpoint of any kind.
+        UnsupportedSource: It is one of another kind; or `error` in its place.
+    """
+    if head[8:9] == b"{" and head[5:8] == b"\x00\x00\x00":
+        raise MalformedFile("is a safetensors file under another name", hint="rename it to .safetensors", path=path)
+    for position, signature, what in _FORMATS:
+        if head.startswith(signature, position):
+            raise error(what, hint=_HINT_TORCH, path=path)
+    guess = identify(head)
+    if guess and "pickle" not in guess:
+        raise MalformedFile(f"is {guess}", why="there is nothing to load", path=path)
+
+
+def check_trusted(file: TorchFile) -> None:
+    """Stops before a file is converted that carries an attack, also where its tensors can be read without it.
+
+    Raises:
+        MalformedFile: It names what runs code when it is loaded.
+    """
+    _check(file.globals, file.path)
+
+
+def _check(found: tuple[FoundGlobal, ...], path: str) -> None:
+    if not (bad := _executing(found)):
+        return
+    what = f"names {named(bad)}, which can run code when the file is loaded"
+    place = f"{bad[0].member}: byte {bad[0].position:,}" if bad[0].member else f"byte {bad[0].position:,}"
+    raise unreadable(what, found, why=_ATTACK, hint=_ASK, path=path, place=place)
+
+
+_ATTACK: Final = "a state dict needs no such thing; whoever loads the file runs what its author wanted"
+_ASK: Final = "get the weights as safetensors from their author, or find out what put it there"
+
+
+def _executing(found: tuple[FoundGlobal, ...]) -> tuple[FoundGlobal, ...]:
+    return tuple(one for one in found if one.grade is Grade.EXECUTES)
+
+
+def scan(read: Read, file_size: int, path: str) -> tuple[FoundGlobal, ...]:
+    """Everything that the pickles of a file name: of a zip archive, a legacy checkpoint or a plain pickle.
+
+    Raises:
+        UnreadablePickle: It cannot be read to its end; its `globals` are what was found until there.
+        MalformedFile: It holds no pickle, or is an archive that readers read differently.
+    """
+    head = _head(read, file_size, path)
+    if is_zip(head):
+        return scan_zip(read, file_size, path)
+    try:
+        return scan_streams(read, file_size, path, start=pickle_in_array(head) or 0)
+    except UnreadablePickle as error:
+        if not error.globals:
+            _refuse_others(head, path, MalformedFile)
+            if ends_as_zip(read, file_size):
+                return scan_zip(read, file_size, path)
+        raise
