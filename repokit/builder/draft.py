@@ -62,10 +62,10 @@ def draft(path: Path, *, recipe_folder: Path) -> Draft:
         checkpoint = open_checkpoint(path / best.path)
     check_supported(checkpoint)
     facts = _Facts(checkpoint)
-    source = _relative(checkpoint.root, recipe_folder)
+    source = _relative(checkpoint.root / (checkpoint.file or ""), recipe_folder)
     text = _rendered(facts, source=source, output=_output(facts, recipe_folder), nested=asked.nested)
     missing = ("repo",) if facts.license else ("repo", "license.id")
-    return Draft(text, checkpoint.root, tuple(facts.found()), asked.nested, missing)
+    return Draft(text, checkpoint.root / (checkpoint.file or ""), tuple(facts.found()), asked.nested, missing)
 
 
 def _relative(path: Path, folder: Path) -> str:
@@ -142,6 +142,9 @@ def _yaml_scalar(value: object) -> str:
 
 def _yaml_list(values: Sequence[str]) -> str:
     return f"[{', '.join(map(_yaml_scalar, values))}]"
+
+
+_OF_THE_RUN: Final = frozenset({Role.TRAINING, Role.LOG, Role.CHECKPOINT, Role.PICKLE})
 
 
 class _Facts:
@@ -223,7 +226,9 @@ class _Facts:
     def leftovers(self) -> tuple[int, int, str]:
         """Files of the training run: how many, how many bytes, the first few."""
         roles = self.checkpoint.roles
-        left = [path for path, role in roles.items() if role in {Role.TRAINING, Role.LOG, Role.CHECKPOINT, Role.PICKLE}]
+        weights = self.checkpoint.weights
+        read = {*weights.files, weights.index_path}
+        left = [path for path, role in roles.items() if role in _OF_THE_RUN and path not in read]
         return len(left), sum(self.checkpoint.repository.files[path].size for path in left), some(left)
 
     def found(self) -> Iterator[str]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from repokit.formats.safetensors import header_bytes, in_file_order, read_header
 from repokit.formats.strict_json import dumps
 from repokit.formats.tensors import TensorInfo, byte_size
+from repokit.linter.examples_gguf import gguf
 from repokit.repo.memory import Memory
 from repokit.repo.source import Entry, Kind
 
@@ -91,12 +92,12 @@ def safetensors(tensors: Tensors, metadata: Mapping[str, str] | None = None) -> 
     """A whole .safetensors file; every tensor holds a run of bytes that follows from its name."""
     placed = in_file_order(TensorInfo(name, dtype, shape, 0, 0) for name, (dtype, shape) in tensors.items())
     header = header_bytes(placed, {"format": "pt"} if metadata is None else metadata)
-    return header + b"".join(_filled(tensor) for tensor in placed)
+    return header + b"".join(filled(tensor.name, byte_size(tensor.dtype, tensor.shape) or 0) for tensor in placed)
 
 
-def _filled(tensor: TensorInfo) -> bytes:
-    size = byte_size(tensor.dtype, tensor.shape) or 0
-    pattern = tensor.name.encode()
+def filled(name: str, size: int) -> bytes:
+    """The bytes of a tensor: they follow from its name."""
+    pattern = name.encode()
     return (pattern * (size // len(pattern) + 1))[:size]
 
 
@@ -179,7 +180,7 @@ def tokenizer_json(vocabulary: tuple[str, ...] = VOCABULARY, special: tuple[str,
             "byte_fallback": False,
             "ignore_merges": False,
             "vocab": ids,
-            "merges": [["a", "s"], ["e", "r"], ["u", "s"]],
+            "merges": ["a s", "e r", "u s"],
         },
     }
     return dumps(document)
@@ -318,9 +319,27 @@ def lora() -> Mapping[str, bytes]:
     }
 
 
+def quantized(method: str) -> Callable[[], Mapping[str, bytes]]:
+    """A base of examples_quantized.py, which is made of this module's."""
+
+    def base() -> Mapping[str, bytes]:
+        from repokit.linter.examples_quantized import METHODS
+
+        return METHODS[method]()
+
+    return base
+
+
+_QUANTIZED: Final = (
+    *("gptq", "awq", "fp8", "bnb4", "bnb8", "mxfp4", "mlx", "modelopt"),
+    *("pack-quantized", "float-quantized", "int-quantized"),  # compressed-tensors
+)
+
 BASES: Final[Mapping[str, Callable[[], Mapping[str, bytes]]]] = {
     "single": single,
     "sharded": sharded,
     "tied": tied,
     "lora": lora,
+    **{method: quantized(method) for method in _QUANTIZED},
+    "gguf": gguf,
 }

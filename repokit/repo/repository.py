@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from repokit.repo.card import ModelCard
     from repokit.repo.chat_template import ChatTemplates
+    from repokit.repo.gguf import GgufFiles
+    from repokit.repo.pickles import Pickles
     from repokit.repo.source import Entry, Source
     from repokit.repo.tokenizer import Tokenizer
     from repokit.repo.weights import Weights
@@ -87,8 +89,8 @@ class Repository:
 
     @property
     def holds_model(self) -> bool:
-        """Whether anything at the top is of a model: a config or weights, of whatever library."""
-        return any(_OF_MODEL.fullmatch(path) for path in self.files)
+        """Whether anything at the top is of a model: a config or weights, of whatever library. GGUF may lie in folders."""
+        return any(_OF_MODEL.fullmatch(path) or path.endswith(".gguf") for path in self.files)
 
     def has(self, path: str) -> bool:
         """Whether the repository holds this file, readable or not."""
@@ -181,6 +183,18 @@ class Repository:
         from repokit.repo.weights import Weights
 
         return Weights(self)
+
+    @facet
+    def pickles(self) -> Pickles:
+        from repokit.repo.pickles import Pickles
+
+        return Pickles(self)
+
+    @facet
+    def gguf(self) -> GgufFiles:
+        from repokit.repo.gguf import GgufFiles
+
+        return GgufFiles(self)
 
     @facet
     def tokenizer(self) -> Tokenizer | None:

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from repokit import api
-from repokit.errors import InputError, MissingInput, UnsupportedSource
+from repokit.errors import InputError, MalformedFile, MissingInput, UnsupportedSource
 from repokit.formats.front_matter import parse_card
 from repokit.schema.recipe import load_recipe
 
@@ -255,7 +255,7 @@ def test_a_name_that_is_no_text_is_refused_by_name(workshop):
     ("files", "error"),
     [
         ({}, MissingInput),
-        ({"pytorch_model.bin": b"x"}, UnsupportedSource),
+        ({"pytorch_model.bin": b"x"}, MalformedFile),
         ({"adapter_config.json": b"{}"}, UnsupportedSource),
     ],
 )

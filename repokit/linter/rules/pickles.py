@@ -1,51 +1,159 @@
-"""FIL: pickles and checkpoints that other formats replaced. They are told by name and first bytes, never loaded."""
+"""FIL, SEC: pickles and checkpoints that other formats replaced. They are interpreted, never loaded."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from repokit.formats.signature import LFS_POINTER, is_pickle
-from repokit.linter.examples import Example
+from repokit.formats.pickle_globals import Grade
+from repokit.linter.examples import Example, safetensors, single, tensors_of
+from repokit.linter.examples_torch import called, torch_file
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
-from repokit.repo.training_state import in_checkpoint, is_part, is_training_state
+from repokit.printable import count, some
+from repokit.repo.pickles import left_by_training
+from repokit.repo.training_state import is_part, is_training_state
 from repokit.repo.weights import SINGLE
 
 if TYPE_CHECKING:
+    from repokit.formats.tensors import TensorInfo
+    from repokit.formats.torch_file import TorchFile
     from repokit.repo.repository import Repository
 
 BIN: Final = "pytorch_model.bin"
-# The beginning of what torch.save writes: a zip archive whose first member is archive/data.pkl.
-TORCH: Final = b"PK\x03\x04" + bytes(22) + b"\x10\x00\x00\x00archive/data.pkl" + bytes(18)
-PICKLE: Final = b"\x80\x04\x95\x0c\x00\x00\x00\x00\x00\x00\x00\x8c\x08builtins."
-CONVERT: Final = "load it where it was trained, and model.save_pretrained(DIR) writes safetensors"
+_TENSORS: Final = tensors_of(single()[SINGLE])
+_ONE: Final = {"norm.weight": ("F32", (4,))}
+TORCH: Final = torch_file(_TENSORS)
+PART: Final = torch_file(_ONE)
+PICKLE: Final = b"\x80\x04\x95\x0d\x00\x00\x00\x00\x00\x00\x00\x8c\x09sklearn.a."
+_ATTACK: Final = torch_file(_TENSORS, called("os", "system", "true"))
+CONVERT: Final = "convert it without running it: repokit init DIR, then repokit build"
 
 
 class PickledCopy(Rule):
     """Pickled weights lie beside the same weights in safetensors.
 
-    Tools that take the whole repository download both; loaders that prefer the pickle run whatever it says, and the
-    two may have different values.
+    Tools that take the whole repository download both, and loaders that prefer the pickle run whatever it says.
     """
 
     code = "FIL202"
     severity = Severity.WARNING
     since = "0.1"
-    reads = Reads.TEXT
+    reads = Reads.HEADERS
     bad = (
         Example("both formats", {BIN: TORCH}),
-        Example("an older adapter beside", {"adapter_model.bin": TORCH}, "lora"),
+        Example(
+            "an older adapter beside",
+            {"adapter_model.bin": torch_file({"lora_A.weight": ("F32", (2, 2))})},
+            "lora",
+            also=("FIL109",),
+        ),
     )
     good = (Example("only safetensors"), Example("a file of ggml under a similar name", {"ggml-model.bin": b"lmgg"}))
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        pickled = pickled_weights(repository)
+        pickled = repository.pickles.weights
         if pickled and has_safe_weights(repository):
             message = f"and {len(pickled) - 1:,} more are" if len(pickled) > 1 else "is"
             hint = "delete what is a copy of the safetensors files"
             yield self.finding(pickled[0], f"{message} pickled weights beside safetensors", names=pickled, hint=hint)
+
+
+class DifferingPickledCopy(Rule):
+    """Pickled weights beside safetensors are another model.
+
+    Who gets which depends on the loader and its version; nobody notices that two people run two models.
+    """
+
+    code = "FIL109"
+    severity = Severity.ERROR
+    since = "0.2"
+    reads = Reads.HEADERS
+    bad = (
+        Example(
+            "the pickle of a model with one layer less",
+            {BIN: torch_file({name: info for name, info in _TENSORS.items() if ".layers.1." not in name})},
+            also=("FIL202",),
+        ),
+        Example(
+            "an older pickle with fewer rows",
+            {BIN: torch_file({**_TENSORS, "lm_head.weight": ("BF16", (16, 16))})},
+            also=("FIL202",),
+        ),
+    )
+    good = (
+        Example("a tied head is stored in the pickle only", {SINGLE: safetensors(_TENSORS)}),
+        Example("other weights under another name", {"value_head.safetensors": safetensors(_ONE)}),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for pickled, safe in repository.pickles.copies().items():
+            ours = {tensor.name: tensor for path in safe for tensor in repository.header(path).tensors}
+            files = [repository.pickles.table(path) for path in pickled]
+            if differing := sorted(set(_differing(files, ours))):
+                message = f"differs from {some(list(safe))} in {count(len(differing), 'tensor')}"
+                hint = "delete the pickle; if it is the newer one, build the repository from it again"
+                yield self.finding(pickled[0], message, names=differing, hint=hint)
+
+
+class ExecutingPickle(Rule):
+    """A pickle names a function that runs code when the file is loaded.
+
+    Whoever loads it without weights_only runs what its author wanted, with all rights of their account.
+    """
+
+    code = "SEC103"
+    severity = Severity.ERROR
+    since = "0.2"
+    reads = Reads.HEADERS
+    bad = (
+        Example("a payload before the weights", {SINGLE: None, BIN: _ATTACK}, also=("FIL203",)),
+        Example(
+            "a payload in a file of notes",
+            {"notes.pkl": b"\x80\x02" + called("os", "system", "true") + b"N."},
+            also=("FIL204",),
+        ),
+    )
+    good = (Example("no pickle"),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for path in repository.pickles.readable:
+            found = [one for one in repository.pickles.globals(path) if one.grade is Grade.EXECUTES]
+            if found:
+                names = sorted({one.dotted for one in found})
+                message = f"names {some(names)}, which can run code when the file is loaded"
+                place = f"byte {found[0].position:,}"
+                hint = "do not load it; get the weights as safetensors from their author"
+                yield self.finding(path, message, place=place, names=names, hint=hint)
+
+
+class UnknownGlobal(Rule):
+    """Pickled weights name something that is not part of a state dict.
+
+    torch.load refuses them with weights_only, its default; without it, the code of whatever they name is run.
+    """
+
+    code = "SEC202"
+    severity = Severity.WARNING
+    since = "0.2"
+    reads = Reads.HEADERS
+    bad = (
+        Example(
+            "settings of a training library beside the weights",
+            {SINGLE: None, BIN: torch_file(_TENSORS, b"cmylib.config\nSettings\n)R0")},
+            also=("FIL203",),
+        ),
+    )
+    good = (Example("no pickle"),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        strays = set(repository.pickles.strays)
+        for path in repository.pickles.readable:
+            found = [one for one in repository.pickles.globals(path) if one.grade is Grade.UNKNOWN]
+            if found and path not in strays and not left_by_training(path):
+                names = sorted({one.dotted for one in found})
+                message = f"names {some(names)}, which no state dict needs"
+                yield self.finding(path, message, place=f"byte {found[0].position:,}", names=names, hint=CONVERT)
 
 
 class OnlyPickledWeights(Rule):
@@ -66,7 +174,7 @@ class OnlyPickledWeights(Rule):
     good = (Example("no weights at all", {SINGLE: None}), Example("safetensors"))
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        pickled = pickled_weights(repository)
+        pickled = repository.pickles.weights
         if pickled and not has_safe_weights(repository):
             message = f"and {len(pickled) - 1:,} more are" if len(pickled) > 1 else "is"
             yield self.finding(
@@ -87,7 +195,7 @@ class StrayPickle(Rule):
     bad = (
         Example("the head of a classifier", {"model_head.pkl": PICKLE}),
         Example("a pickle under another name", {"notes.txt": PICKLE}),
-        Example("a tensor under another name", {"labels.dat": TORCH}),
+        Example("a tensor under another name", {"labels.dat": PART}),
     )
     good = (
         Example(
@@ -96,10 +204,8 @@ class StrayPickle(Rule):
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        known = set(pickled_weights(repository))
-        for path in repository.files:
-            if path not in known and not left_by_training(path) and is_stray(repository, path):
-                yield self.finding(path, "is a pickle", hint="write it as JSON or safetensors, or delete it")
+        for path in repository.pickles.strays:
+            yield self.finding(path, "is a pickle", hint="write it as JSON or safetensors, or delete it")
 
 
 class DistributedCheckpoint(Rule):
@@ -113,9 +219,9 @@ class DistributedCheckpoint(Rule):
     since = "0.1"
     reads = Reads.LISTING
     bad = (
-        Example("parts of verl", {"model_world_size_2_rank_0.pt": TORCH, "model_world_size_2_rank_1.pt": TORCH}),
-        Example("parts of torch.distributed.checkpoint", {"__0_0.distcp": TORCH, "__1_0.distcp": TORCH}),
-        Example("one file a rank", {"model_final.rank_0.pth": TORCH}),
+        Example("parts of verl", {"model_world_size_2_rank_0.pt": PART, "model_world_size_2_rank_1.pt": PART}),
+        Example("parts of torch.distributed.checkpoint", {"__0_0.distcp": PART, "__1_0.distcp": PART}),
+        Example("one file a rank", {"model_final.rank_0.pth": PART}),
     )
     good = (Example("merged"),)
 
@@ -127,45 +233,39 @@ class DistributedCheckpoint(Rule):
             yield self.finding(parts[0], f"{message} of a distributed checkpoint", names=parts, hint=hint)
 
 
-RULES: Final = (PickledCopy(), OnlyPickledWeights(), StrayPickle(), DistributedCheckpoint())
-
-# Names under which libraries look for weights: transformers, PEFT, diffusers. `.bin` alone says nothing: ggml,
-# OpenVINO and CTranslate2 use it too.
-WEIGHTS: Final = re.compile(
-    r"(?:^|/)(?:pytorch_model|adapter_model|diffusion_pytorch_model|pytorch_lora_weights)[^/]*\.(?:bin|pt|pth)$"
-    r"|^[^/]*\.(?:pt|pth|ckpt)$"
+RULES: Final = (
+    PickledCopy(),
+    DifferingPickledCopy(),
+    OnlyPickledWeights(),
+    StrayPickle(),
+    DistributedCheckpoint(),
 )
-# Formats with a signature of their own, which other rules hold their files against.
-SIGNED: Final = re.compile(r"\.(?:safetensors|gguf)$")
+SECURITY: Final = (ExecutingPickle(), UnknownGlobal())
 
-
-def left_by_training(path: str) -> bool:
-    """Whether another rule speaks of the file."""
-    return is_training_state(path) or in_checkpoint(path) or is_part(path)
-
-
-def pickled_weights(repository: Repository) -> list[str]:
-    """Files that are named like weights and begin like a pickle, or are pointers to what cannot be seen."""
-    named = [path for path in repository.files if WEIGHTS.search(path) and not left_by_training(path)]
-    return [path for path in named if is_pickle(head := repository.head(path)) or head.startswith(LFS_POINTER)]
+_SAFE: Final = (".safetensors", ".gguf")
 
 
 def has_safe_weights(repository: Repository) -> bool:
     """Whether the repository has weights in a format that is no program."""
-    return any(SIGNED.search(path) for path in repository.files)
+    return any(path.endswith(_SAFE) for path in repository.files)
 
 
-def is_stray(repository: Repository, path: str) -> bool:
-    """Whether a file begins like a pickle, or like a zip archive that torch.save wrote."""
-    head = b"" if SIGNED.search(path) else repository.head(path)
-    return is_pickle(head) and (
-        not head.startswith(b"PK") or is_torch_zip(head) or path.endswith((".pt", ".pth", ".ckpt"))
-    )
+def _differing(files: list[TorchFile], ours: dict[str, TensorInfo]) -> Iterator[str]:
+    """Names of tensors that the two formats do not have in common, or not in the same shape and dtype.
+
+    What only the pickle has is no difference where it is tied to something that both have, or is a buffer: a vector
+    or a number that the loader computes by itself.
+    """
+    theirs = {name: tensor for file in files for name, tensor in file.tensors.items()}
+    yield from (name for name in ours if name not in theirs)
+    shared = {(id(file), tensor.storage) for file in files for name, tensor in file.tensors.items() if name in ours}
+    for file in files:
+        for name, tensor in file.tensors.items():
+            if name in ours:
+                if (ours[name].dtype, ours[name].shape) != (tensor.dtype, tensor.shape):
+                    yield name
+            elif (id(file), tensor.storage) not in shared and tensor.dtype in _FLOATS and len(tensor.shape) == 2:
+                yield name
 
 
-def is_torch_zip(head: bytes) -> bool:
-    """Whether the first member of an archive is `<root>/data.pkl`, as far as 64 bytes tell."""
-    length = int.from_bytes(head[26:28], "little")
-    name = head[30 : 30 + length]
-    root, slash, rest = name.partition(b"/")
-    return bool(slash) and length == len(root) + len(b"/data.pkl") and b"data.pkl".startswith(rest)
+_FLOATS: Final = frozenset({"F64", "F32", "F16", "BF16"})

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from repokit.linter.engine import lint
-from repokit.linter.rules.pickles import is_torch_zip
+from repokit.repo.pickles import is_torch_zip
 from repokit.linter.selection import Selection
 from repokit.repo.memory import Memory
 from repokit.repo.repository import Repository
