@@ -101,20 +101,48 @@ def load_mapping(text: str, path: str, *, first_line: int = 1) -> tuple[dict[str
         MalformedFile: A syntax error, a tag, a duplicate key, a key that is not a string, or not a mapping.
         LimitExceeded: More than MAX_BYTES, MAX_NODES or MAX_DEPTH.
     """
+    places = _Places(text, path, first_line)
+    root, value = _loaded(text, places)
+    if root is None:
+        return {}, {}
+    if not isinstance(value, dict):
+        raise MalformedFile("is not a mapping of keys to values", path=path, place=places.of(root))
+    return value, {key.value: places.number(key.start_mark.index) for key, _ in root.value}
+
+
+def load_list(data: bytes, path: str) -> list[Any]:
+    """A file of YAML that is a list, such as one of `.eval_results/`; [] where it holds nothing.
+
+    Raises:
+        MalformedFile: Not UTF-8, not a list, or what `load_mapping` refuses.
+        LimitExceeded: More than MAX_BYTES, MAX_NODES or MAX_DEPTH.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise MalformedFile("is not UTF-8", path=path, place=f"line {line}") from None
+    places = _Places(text, path, 1)
+    root, value = _loaded(text, places)
+    if root is not None and not isinstance(value, list):
+        raise MalformedFile("is not a list", path=path, place=places.of(root))
+    return value or []
+
+
+def _loaded(text: str, places: _Places) -> tuple[yaml.Node | None, Any]:
+    """The root node and what it says; None and None where the text holds nothing."""
     import yaml
 
+    path = places.path
     if len(text) > MAX_BYTES:
         raise LimitExceeded(f"has {size(len(text))} of YAML; no real file has more than {size(MAX_BYTES)}", path=path)
-    places = _Places(text, path, first_line)
     if bad := _NOT_YAML.search(text):
         raise MalformedFile(f"has the character {printable(bad[0])}", path=path, place=places.line(bad.start()))
     loader = _loader_class()(text)
     try:
         root = loader.get_single_node()
         if root is None or root.tag == "tag:yaml.org,2002:null":
-            return {}, {}
-        if not isinstance(root, yaml.MappingNode):
-            raise MalformedFile("is not a mapping of keys to values", path=path, place=places.of(root))
+            return None, None
         _Checker(places, loader.yaml_constructors).check(root)
         value = loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
@@ -132,7 +160,7 @@ def load_mapping(text: str, path: str, *, first_line: int = 1) -> tuple[dict[str
         raise MalformedFile(f"has a value that YAML cannot read: {printable(error)}", path=path) from None
     finally:
         loader.dispose()
-    return value, {key.value: places.number(key.start_mark.index) for key, _ in root.value}
+    return root, value
 
 
 class _TooMuch(Exception):

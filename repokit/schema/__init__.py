@@ -11,8 +11,13 @@ Files that other tools write and read (unknown keys are legal and kept):
     chat_template       chat_template.json, and the templates inside tokenizer_config.json
     processor           preprocessor_config.json, processor_config.json, video_preprocessor_config.json
     card                the front matter of README.md, model-index included
-    adapter             adapter_config.json of PEFT
-    quantization        quantization_config in config.json, and the side files of older quantizers
+    adapter             adapter_config.json of PEFT, by method; adapter_types knows the fields of each
+    quantization        quantization_config in config.json, by method, and the side files of older quantizers;
+                        quantization_methods and compressed_tensors have the methods, quantization_limits what no load
+                        survives
+    eval_results        .eval_results/*.yaml: scores on benchmarks
+    sentence_transformers   modules.json and the files of its modules
+    diffusers           model_index.json, scheduler_config.json, config.json of a component
     weight_index        *.index.json: tensor -> shard
 
 Files that repokit writes (closed: an unknown key is an error):

@@ -69,14 +69,24 @@ def _own_fields(name: str) -> Mapping[str, str]:
     return {field: spelled for field, spelled in fields.items() if field not in CommonAdapterConfig.model_fields}
 
 
-_ALTERNATIVE: Final = re.compile(r" \| (?![^\[]*\])")  # outside of brackets
-_PLAIN: Final[Mapping[str, Any]] = {"bool": bool, "int": int, "float": float, "str": str, "object": dict[str, Any]}
+_PLAIN: Final[Mapping[str, Any]] = {
+    "any": Any,
+    "bool": bool,
+    "float": float,
+    "int": int,
+    "object": dict[str, Any],
+    "str": str,
+}
 
 
 def annotation(spelled: str) -> Any:  # noqa: ANN401 - a type, or a union of types
     """The Python type that data/peft_types.json writes as `list[str] | str`."""
-    first, *others = _ALTERNATIVE.split(spelled)
-    return _single(first) | annotation(" | ".join(others)) if others else _single(first)
+    depth = 0
+    for place, character in enumerate(spelled):
+        depth += {"[": 1, "]": -1}.get(character, 0)
+        if character == "|" and depth == 0:
+            return _single(spelled[: place - 1]) | annotation(spelled[place + 2 :])
+    return _single(spelled)
 
 
 def _single(spelled: str) -> Any:  # noqa: ANN401 - a type
@@ -84,7 +94,7 @@ def _single(spelled: str) -> Any:  # noqa: ANN401 - a type
         return list[annotation(spelled[len("list[") : -1])]  # type: ignore[misc] # made at run time
     if spelled.startswith("dict[str, "):
         return dict[str, annotation(spelled[len("dict[str, ") : -1])]  # type: ignore[misc] # made at run time
-    return _PLAIN.get(spelled, Any)
+    return _PLAIN[spelled]
 
 
 def _when(name: str, types: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from repokit.schema.document import Document
+from repokit.schema.quantization import QuantizationConfig
 
 # configuration_utils.py `_encode_special_floats`: JSON has no infinity and no NaN.
 _SPECIAL_FLOATS = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
@@ -40,6 +41,10 @@ ConfigFloat: TypeAlias = Annotated[
         }
     ),
 ]
+# In the schema of config.json only an object: the 27 methods have a file of their own.
+PackedWeights: TypeAlias = Annotated[
+    QuantizationConfig, WithJsonSchema({"additionalProperties": True, "type": "object"})
+]
 PerStage: TypeAlias = int | list[int]
 TokenIds: TypeAlias = int | list[int]
 
@@ -65,18 +70,26 @@ class Config(Document):
     torch_dtype: str | dict[str, str] | None = Field(
         None, description="`dtype` as transformers 4 spells it; read by transformers 5 only where `dtype` is absent."
     )
-    is_encoder_decoder: bool | None = None
-    is_decoder: bool | None = None
-    add_cross_attention: bool | None = None
+    is_encoder_decoder: bool | None = Field(None, description="Whether the model has an encoder and a decoder.")
+    is_decoder: bool | None = Field(
+        None, description="Whether a model that is usually an encoder is used as a decoder."
+    )
+    add_cross_attention: bool | None = Field(None, description="Whether its layers also attend to an encoder's output.")
     tie_word_embeddings: bool | None = Field(
         None, description="Whether the output head is the input embedding; the default differs between architectures."
     )
     use_cache: bool | None = Field(None, description="Whether generation keeps keys and values of earlier tokens.")
-    output_hidden_states: bool | None = None
-    output_attentions: bool | None = None
-    return_dict: bool | None = None
-    quantization_config: dict[str, Any] | None = Field(
-        None, description="How the weights are packed; its own model is schema/quantization.py."
+    output_hidden_states: bool | None = Field(
+        None, description="Whether a forward pass returns the output of every layer."
+    )
+    output_attentions: bool | None = Field(
+        None, description="Whether a forward pass returns attention weights; not with every attention kernel."
+    )
+    return_dict: bool | None = Field(
+        None, description="Whether a forward pass returns an object with names instead of a tuple."
+    )
+    quantization_config: PackedWeights | None = Field(
+        None, description="How the weights are packed; its own schema is quantization_config.schema.json."
     )
     tokenizer_class: str | None = Field(None, description="Used where tokenizer_config.json names no class.")
     transformers_weights: str | None = Field(
@@ -102,12 +115,12 @@ class Config(Document):
     moe_intermediate_size: PerStage | None = Field(None, description="Width inside one expert.")
     num_hidden_layers: int | None = Field(None, description="Number of transformer blocks.")
     n_layer: int | None = Field(None, description="num_hidden_layers in the GPT-2 family.")
-    encoder_layers: int | None = None
-    decoder_layers: int | None = None
-    encoder_attention_heads: int | None = None
-    decoder_attention_heads: int | None = None
-    encoder_ffn_dim: int | None = None
-    decoder_ffn_dim: int | None = None
+    encoder_layers: int | None = Field(None, description="Number of blocks of the encoder.")
+    decoder_layers: int | None = Field(None, description="Number of blocks of the decoder.")
+    encoder_attention_heads: int | None = Field(None, description="Query heads of the encoder.")
+    decoder_attention_heads: int | None = Field(None, description="Query heads of the decoder.")
+    encoder_ffn_dim: int | None = Field(None, description="Width inside the encoder's MLP.")
+    decoder_ffn_dim: int | None = Field(None, description="Width inside the decoder's MLP.")
     num_attention_heads: PerStage | None = Field(None, description="Number of query heads.")
     n_head: int | None = Field(None, description="num_attention_heads in the GPT-2 family.")
     num_key_value_heads: PerStage | None = Field(None, description="Number of key and value heads (GQA, MQA).")
@@ -131,8 +144,8 @@ class Config(Document):
     )
     rope_theta: ConfigFloat | None = Field(None, description="Base period of the rotary embedding.")
     partial_rotary_factor: ConfigFloat | None = Field(None, description="Fraction of a head that is rotated, 0 to 1.")
-    attention_bias: bool | None = None
-    mlp_bias: bool | None = None
+    attention_bias: bool | None = Field(None, description="Whether the projections of attention have biases.")
+    mlp_bias: bool | None = Field(None, description="Whether the projections of the MLP have biases.")
     q_lora_rank: int | None = Field(None, description="Rank of the compressed queries (MLA).")
     kv_lora_rank: int | None = Field(None, description="Rank of the compressed keys and values (MLA).")
     qk_nope_head_dim: int | None = Field(None, description="Width of a head's part without rotary embedding (MLA).")
@@ -140,40 +153,54 @@ class Config(Document):
     v_head_dim: int | None = Field(None, description="Width of a value head (MLA).")
 
     # Experts
-    num_experts: PerStage | None = None
+    num_experts: PerStage | None = Field(None, description="Experts of a layer.")
     num_local_experts: PerStage | None = Field(None, description="num_experts in the Mixtral family.")
     n_routed_experts: int | None = Field(None, description="num_experts in the DeepSeek family.")
-    n_shared_experts: int | None = None
-    num_experts_per_tok: PerStage | None = None
+    n_shared_experts: int | None = Field(None, description="Experts that every token passes through (DeepSeek family).")
+    num_experts_per_tok: PerStage | None = Field(None, description="Experts that a token is routed to.")
     first_k_dense_replace: int | None = Field(None, description="Number of leading layers without experts.")
     num_nextn_predict_layers: int | None = Field(None, description="Extra layers that draft tokens (MTP).")
-    router_aux_loss_coef: ConfigFloat | None = None
-    routed_scaling_factor: ConfigFloat | None = None
-    norm_topk_prob: bool | None = None
-    output_router_logits: bool | None = None
+    router_aux_loss_coef: ConfigFloat | None = Field(
+        None, description="Weight of the loss that balances experts; has no effect after training."
+    )
+    routed_scaling_factor: ConfigFloat | None = Field(None, description="Factor on the output of the routed experts.")
+    norm_topk_prob: bool | None = Field(
+        None, description="Whether the weights of the chosen experts are made to sum to one."
+    )
+    output_router_logits: bool | None = Field(
+        None, description="Whether a forward pass returns the router's logits, and adds its loss."
+    )
 
     # Functions, norms, dropout
     hidden_act: str | None = Field(None, description="Name of the activation function, a key of ACT2FN.")
     initializer_range: ConfigFloat | None = Field(None, description="Standard deviation of the initial weights.")
-    layer_norm_eps: ConfigFloat | None = None
-    layer_norm_epsilon: ConfigFloat | None = None
-    rms_norm_eps: ConfigFloat | None = None
-    attention_dropout: ConfigFloat | None = None
-    hidden_dropout_prob: ConfigFloat | None = None
-    attention_probs_dropout_prob: ConfigFloat | None = None
-    classifier_dropout: ConfigFloat | None = None
+    layer_norm_eps: ConfigFloat | None = Field(None, description="Epsilon of the layer norms.")
+    layer_norm_epsilon: ConfigFloat | None = Field(None, description="layer_norm_eps in the GPT-2 family.")
+    rms_norm_eps: ConfigFloat | None = Field(None, description="Epsilon of the RMS norms.")
+    attention_dropout: ConfigFloat | None = Field(
+        None, description="Probability, 0 to 1; has no effect after training."
+    )
+    hidden_dropout_prob: ConfigFloat | None = Field(
+        None, description="Probability, 0 to 1; has no effect after training."
+    )
+    attention_probs_dropout_prob: ConfigFloat | None = Field(
+        None, description="Probability, 0 to 1; has no effect after training."
+    )
+    classifier_dropout: ConfigFloat | None = Field(
+        None, description="Probability, 0 to 1, before a classification head; has no effect after training."
+    )
 
     # Token ids, all into the vocabulary of the text model
-    bos_token_id: TokenIds | None = None
+    bos_token_id: TokenIds | None = Field(None, description="The token that begins a text.")
     eos_token_id: TokenIds | None = Field(None, description="One id, or each id that ends a generation.")
-    pad_token_id: TokenIds | None = None
-    sep_token_id: TokenIds | None = None
-    cls_token_id: TokenIds | None = None
-    decoder_start_token_id: TokenIds | None = None
+    pad_token_id: TokenIds | None = Field(None, description="The token that fills a batch.")
+    sep_token_id: TokenIds | None = Field(None, description="The token between two texts.")
+    cls_token_id: TokenIds | None = Field(None, description="The token whose output is classified.")
+    decoder_start_token_id: TokenIds | None = Field(None, description="The first token of a decoder.")
     image_token_id: int | None = Field(None, description="The placeholder for image features.")
     image_token_index: int | None = Field(None, description="image_token_id as LLaVA spells it.")
-    video_token_id: int | None = None
-    audio_token_id: int | None = None
+    video_token_id: int | None = Field(None, description="The placeholder for features of a video.")
+    audio_token_id: int | None = Field(None, description="The placeholder for features of a sound.")
 
     # Images and audio
     image_size: int | list[int] | dict[str, Any] | None = Field(None, description="Pixels: a side, or height, width.")
@@ -185,17 +212,21 @@ class Config(Document):
     sampling_rate: int | None = Field(None, description="Hz.")
 
     # Sub-configs, by the keys that transformers 5.24 declares most often in `sub_configs`
-    text_config: Config | None = None
-    vision_config: Config | None = None
-    audio_config: Config | None = None
-    backbone_config: Config | None = None
-    encoder_config: Config | None = None
-    decoder_config: Config | None = None
-    qformer_config: Config | None = None
-    speech_config: Config | None = None
-    llm_config: Config | None = None
-    language_config: Config | None = None
-    thinker_config: Config | None = None
-    talker_config: Config | None = None
-    encoder: Config | None = None
-    decoder: Config | None = None
+    text_config: Config | None = Field(None, description="The language model of a composite model.")
+    vision_config: Config | None = Field(None, description="The vision encoder of a composite model.")
+    audio_config: Config | None = Field(None, description="The audio encoder of a composite model.")
+    backbone_config: Config | None = Field(
+        None, description="The feature extractor of a detection or segmentation model."
+    )
+    encoder_config: Config | None = Field(None, description="The encoder of a composite model.")
+    decoder_config: Config | None = Field(None, description="The decoder of a composite model.")
+    qformer_config: Config | None = Field(
+        None, description="The querying transformer between vision and text (BLIP family)."
+    )
+    speech_config: Config | None = Field(None, description="The speech encoder of a composite model.")
+    llm_config: Config | None = Field(None, description="text_config in the InternVL family.")
+    language_config: Config | None = Field(None, description="text_config in the DeepSeek-VL and Janus families.")
+    thinker_config: Config | None = Field(None, description="The part that understands (Qwen-Omni family).")
+    talker_config: Config | None = Field(None, description="The part that speaks (Qwen-Omni family).")
+    encoder: Config | None = Field(None, description="The encoder of EncoderDecoderModel and its kin.")
+    decoder: Config | None = Field(None, description="The decoder of EncoderDecoderModel and its kin.")

@@ -19,12 +19,21 @@ from repokit.schema.added_tokens import AddedTokens
 from repokit.schema.card import Card
 from repokit.schema.chat_template import ChatTemplateFile
 from repokit.schema.config import Config
+from repokit.schema.diffusers import ComponentConfig, ModelIndex
+from repokit.schema.eval_results import EvalResults
 from repokit.schema.generation_config import GenerationConfig
 from repokit.schema.manifest import Manifest
 from repokit.schema.processor import Preprocessor, Processor
-from repokit.schema.quantization import QuantizationConfig
+from repokit.schema.quantization import AwqSideFile, GptqSideFile, ModelOptSideFile, QuantizationConfig
 from repokit.schema.recipe import Recipe
 from repokit.schema.report import Report
+from repokit.schema.sentence_transformers import (
+    DenseSettings,
+    ModelSettings,
+    Modules,
+    PoolingSettings,
+    TransformerSettings,
+)
 from repokit.schema.special_tokens_map import SpecialTokensMap
 from repokit.schema.tokenizer import Tokenizer
 from repokit.schema.tokenizer_config import TokenizerConfig
@@ -43,13 +52,24 @@ SCHEMAS: Mapping[str, tuple[type[BaseModel], str]] = {
     "card.schema.json": (Card, "README.md, front matter"),
     "chat_template.schema.json": (ChatTemplateFile, "chat_template.json"),
     "config.schema.json": (Config, "config.json"),
+    "config_sentence_transformers.schema.json": (ModelSettings, "config_sentence_transformers.json"),
+    "dense.schema.json": (DenseSettings, "config.json of a Dense module of sentence-transformers"),
+    "diffusers_component.schema.json": (ComponentConfig, "config.json of a model of diffusers, scheduler_config.json"),
+    "eval_results.schema.json": (EvalResults, ".eval_results/*.yaml"),
     "generation_config.schema.json": (GenerationConfig, "generation_config.json"),
+    "hf_quant_config.schema.json": (ModelOptSideFile, "hf_quant_config.json"),
     "manifest.schema.json": (Manifest, "repokit-manifest.json"),
+    "model_index.schema.json": (ModelIndex, "model_index.json"),
+    "modules.schema.json": (Modules, "modules.json"),
+    "pooling.schema.json": (PoolingSettings, "config.json of a Pooling module of sentence-transformers"),
     "preprocessor_config.schema.json": (Preprocessor, "preprocessor_config.json"),
     "processor_config.schema.json": (Processor, "processor_config.json"),
     "quantization_config.schema.json": (QuantizationConfig, "config.json, quantization_config"),
+    "quant_config.schema.json": (AwqSideFile, "quant_config.json"),
+    "quantize_config.schema.json": (GptqSideFile, "quantize_config.json"),
     "recipe.schema.json": (Recipe, "repokit.yaml"),
     "report.schema.json": (Report, "repokit lint --format json"),
+    "sentence_bert_config.schema.json": (TransformerSettings, "sentence_bert_config.json"),
     "special_tokens_map.schema.json": (SpecialTokensMap, "special_tokens_map.json"),
     "tokenizer.schema.json": (Tokenizer, "tokenizer.json"),
     "tokenizer_config.schema.json": (TokenizerConfig, "tokenizer_config.json"),

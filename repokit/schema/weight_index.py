@@ -23,5 +23,5 @@ class IndexMetadata(Document):
 class WeightIndex(Document):
     """model.safetensors.index.json and its kin."""
 
-    metadata: IndexMetadata | None = None
+    metadata: IndexMetadata | None = Field(None, description="{total_size} and whatever the writer adds.")
     weight_map: dict[str, str] = Field(description="Tensor -> file name, in the folder of the index.")

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from repokit.errors import LimitExceeded, MalformedFile, RepokitError
 from repokit.formats import front_matter
-from repokit.formats.front_matter import MAX_DEPTH, MAX_NODES, load_mapping, parse_card
+from repokit.formats.front_matter import MAX_DEPTH, MAX_NODES, load_list, load_mapping, parse_card
 
 KEYS = st.from_regex(r"[a-z][a-z_-]{0,12}", fullmatch=True).filter(lambda key: isinstance(yaml.safe_load(key), str))
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Co", "Cn"]), max_size=20)
@@ -199,3 +199,28 @@ def test_the_slow_parser_reads_the_same() -> None:
 def test_the_slow_parser_stops_too() -> None:
     with pytest.raises(LimitExceeded):
         load_mapping("a: " + "[" * 20_000 + "]" * 20_000, "README.md")
+
+
+def test_yaml_list_is_read():
+    assert load_list(b"\xef\xbb\xbf---\n# scores\n- value: 1.5\n", "x.yaml") == [{"value": 1.5}]
+
+
+@pytest.mark.parametrize("data", [b"", b"# nothing\n", b"null\n"])
+def test_yaml_without_a_list_is_empty(data):
+    assert load_list(data, "x.yaml") == []
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"value: 1\n", "is not a list"),
+        (b"5\n", "is not a list"),
+        (b"- a: 1\n  a: 2\n", "has the key 'a' twice"),
+        (b"- \xff\n", "is not UTF-8"),
+        (b"- [\n", "is not YAML"),
+    ],
+)
+def test_yaml_that_is_no_list_is_refused_at_its_line(data, what):
+    with pytest.raises(MalformedFile, match=what) as caught:
+        load_list(data, "x.yaml")
+    assert caught.value.place.startswith("line ")

@@ -14,7 +14,9 @@ from repokit.schema.config import Config
 from repokit.schema.document import problems
 from repokit.schema.generation_config import GenerationConfig
 from repokit.schema.processor import Preprocessor, Processor
-from repokit.schema.quantization import GptqSideFile
+from repokit.schema.quantization import GptqSideFile, QuantizationConfig
+from repokit.schema.quantization_limits import refusals
+from repokit.schema.sentence_transformers import ModelSettings, Modules, PoolingSettings, TransformerSettings
 from repokit.schema.special_tokens_map import SpecialTokensMap
 from repokit.schema.tokenizer import Tokenizer
 from repokit.schema.tokenizer_config import TokenizerConfig
@@ -24,13 +26,17 @@ CORPUS = os.environ.get("REPOKIT_CORPUS")
 MODELS = {
     "adapter_config.json": AdapterConfig,
     "added_tokens.json": AddedTokens,
+    "1_Pooling/config.json": PoolingSettings,
     "config.json": Config,
+    "config_sentence_transformers.json": ModelSettings,
     "generation_config.json": GenerationConfig,
     "model.safetensors.index.json": WeightIndex,
+    "modules.json": Modules,
     "preprocessor_config.json": Preprocessor,
     "processor_config.json": Processor,
     "pytorch_model.bin.index.json": WeightIndex,
     "quantize_config.json": GptqSideFile,
+    "sentence_bert_config.json": TransformerSettings,
     "special_tokens_map.json": SpecialTokensMap,
     "tokenizer.json": Tokenizer,
     "tokenizer_config.json": TokenizerConfig,
@@ -50,3 +56,19 @@ def documents(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_real_files_have_no_problem(name):
     assert {str(path): found for path, raw in documents(name) if (found := problems(MODELS[name], raw))} == {}
+
+
+def quantization_configs():
+    for path, raw in documents("config.json"):
+        if isinstance(raw, dict) and isinstance(config := raw.get("quantization_config"), dict):
+            yield path, config
+
+
+def test_real_quantized_models_have_no_problem():
+    found = {str(path): problems(QuantizationConfig, config) for path, config in quantization_configs()}
+    assert {path: wrong for path, wrong in found.items() if wrong} == {}
+    assert found
+
+
+def test_real_quantized_models_are_not_refused():
+    assert {str(path): found for path, config in quantization_configs() if (found := list(refusals(config)))} == {}

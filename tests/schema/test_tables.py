@@ -12,7 +12,7 @@ from repokit.schema.license import license_ids
 TABLES = ["licenses", "pipeline_tags", "languages"]
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", [*TABLES, "peft_types"])
 def test_table_says_where_it_is_from_and_of_when(name):
     table = data(name)
     assert table["source"]
