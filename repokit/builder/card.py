@@ -49,7 +49,7 @@ def write_card(
     Raises:
         MalformedFile: The source's README.md does not parse.
     """
-    config = checkpoint.repository.config
+    config = checkpoint.config
     assert config is not None  # noqa: S101 - layouts.check_supported refuses a checkpoint without one
     content = checkpoint.repository.content(README) or b""
     existing = parse_card(content, README)

@@ -220,7 +220,8 @@ class _Facts:
     @property
     def wrapped(self) -> int:
         """How many names carry the prefix of a wrapper."""
-        return sum(name != final for name, final in repaired(self.checkpoint.tensors).items())
+        names = repaired(self.checkpoint.tensors, in_module=self.checkpoint.weights.in_module)
+        return sum(name != final for name, final in names.items())
 
     @property
     def leftovers(self) -> tuple[int, int, str]:

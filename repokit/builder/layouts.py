@@ -97,9 +97,9 @@ def check_supported(checkpoint: Checkpoint) -> None:
         if checkpoint.file is None:
             _check_one_model(checkpoint)
     _check_holds_tensors(checkpoint)
-    config = checkpoint.repository.config
+    config = checkpoint.config
     if config is None:
-        hint = "copy config.json from the base model into it, or save the model with save_pretrained"
+        hint = "copy config.json from the base model into it, or take it from there: config: {from: DIR}"
         why = "nothing says what to build"
         raise MissingInput("has weights and no config.json", why=why, path=str(checkpoint.root), hint=hint)
     _check_config(config, checkpoint)

@@ -25,6 +25,7 @@ class MemoryWeights:
     files: tuple[str, ...] = ()
     index_path: str | None = None
     sharded = False
+    in_module = False
     left_behind: tuple[LeftBehind, ...] = ()
     notes: tuple[str, ...] = ()
 

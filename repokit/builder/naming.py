@@ -13,6 +13,11 @@ from repokit.errors import PlanError
 from repokit.formats.safetensors import METADATA_KEY
 from repokit.printable import count, printable
 
+# How the names of a model with a head begin: the prefixes of transformers' common families, the head, another wrapper.
+_WITH_HEAD: Final = re.compile(
+    r"(?:module|model|transformer|bert|roberta|deberta|distilbert|electra|gpt_neox|backbone|lm_head|classifier|score)\."
+)
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -22,18 +27,34 @@ _WRAPPER_PART: Final = re.compile(r"(?:^|(?<=\.))(?:_orig_mod|_fsdp_wrapped_modu
 _WHOLE_PREFIXES: Final = ("module.", "_forward_module.")
 
 
-def repaired(names: Iterable[str]) -> dict[str, str]:
-    """Every name with its wrapper prefixes taken off, in any nesting: `module._orig_mod.lm_head` is `lm_head`."""
+def repaired(names: Iterable[str], *, in_module: bool = False) -> dict[str, str]:
+    """Every name with its wrapper prefixes taken off, in any nesting: `module._orig_mod.lm_head` is `lm_head`.
+
+    Args:
+        names: As stored.
+        in_module: Whether a training framework stored them inside its own module, under an attribute of any name.
+    """
     found = {name: name for name in names}
     changed = True
     while changed:
         before = tuple(found.values())
         found = {name: _WRAPPER_PART.sub("", current) for name, current in found.items()}
-        for prefix in _WHOLE_PREFIXES:
+        for prefix in (*_WHOLE_PREFIXES, *(_attribute(before) if in_module else ())):
             if found and all(current.startswith(prefix) for current in found.values()):
                 found = {name: current.removeprefix(prefix) for name, current in found.items()}
         changed = tuple(found.values()) != before
     return found
+
+
+def _attribute(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The attribute of a Lightning module that holds the model, with its dot: `model.` before `model.lm_head.weight`.
+
+    Taken for one only where what follows begins as a model with a head does; `model.layers.0` is a name of its own.
+    """
+    first = names[0].partition(".")[0] + "." if names else ""
+    if len(first) > 1 and all(name.startswith(first) for name in names):
+        return (first,) if any(_WITH_HEAD.match(name.removeprefix(first)) for name in names) else ()
+    return ()
 
 
 def renamed(names: Mapping[str, str], rules: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -73,8 +73,9 @@ def make_plan(
         **({"base": folder / recipe.base.path} if recipe.base.path else {}),
     }
     _check_output(folder / recipe.output, inputs, recipe_name)
+    planner = _Planner(recipe, folder, checkpoint, kept)
     check_supported(checkpoint)
-    return _Planner(recipe, folder, checkpoint, kept).plan()
+    return planner.plan()
 
 
 def _check_output(output: Path, inputs: Mapping[str, Path], recipe_name: str) -> None:
@@ -104,6 +105,8 @@ class _Planner:
         self.base = open_checkpoint(folder / recipe.base.path) if recipe.base.path else None
         self.sources = Sources()
         self.warnings: list[str] = []
+        if recipe.config.from_ != "source":
+            checkpoint.described_by = self._origin(recipe.config, Role.CONFIG)[0].repository
 
     def plan(self) -> Plan:
         planned = weights.plan_weights(self.recipe.weights, self.checkpoint)
@@ -158,15 +161,16 @@ class _Planner:
 
     def _documents(self, planned: PlannedWeights, carried: dict[str, tuple[Path, str]]) -> Iterator[WriteText]:
         """config.json and generation_config.json: written where something changes in them, else carried over."""
-        repository = self.checkpoint.repository
-        assert repository.config is not None  # noqa: S101 - check_supported refuses a checkpoint without one
-        edited = documents.edited_config(repository.config, dtype=planned.wanted_dtype, compat=self.recipe.compat)
+        repository, config = self.checkpoint.repository, self.checkpoint.config
+        assert config is not None  # noqa: S101 - check_supported refuses a checkpoint without one
+        edited = documents.edited_config(config, dtype=planned.wanted_dtype, compat=self.recipe.compat)
+        carried |= {} if edited else self._config_file()
         raw = None if repository.generation_config is None else repository.generation_config.raw
         merged = documents.merged_generation_config(raw, self.recipe.generation_config)
         for path, content in ((CONFIG, edited), (GENERATION_CONFIG, merged)):
             if content is not None:
                 yield WriteText(path=path, content=content, origin="source, recipe")
-            elif repository.has(path):
+            elif repository.has(path) and path not in carried:
                 carried[path] = (self.checkpoint.place(path), "source")
 
     def _carried(self) -> dict[str, tuple[Path, str]]:
@@ -180,19 +184,24 @@ class _Planner:
             (Role.NOTICE, _SOURCE),
         ):
             carried |= self._from(role, origin)
-        paths = [*self._code(), *self._included(carried)]
-        return carried | {path: (self.checkpoint.place(path), "source") for path in paths}
+        carried |= self._code()
+        return carried | {path: (self.checkpoint.place(path), "source") for path in self._included(carried)}
 
-    def _code(self) -> tuple[str, ...]:
-        """The import closure of auto_map."""
-        code = remote_code(self.checkpoint.repository)
+    def _config_file(self) -> dict[str, tuple[Path, str]]:
+        checkpoint, name = self._origin(self.recipe.config, Role.CONFIG)
+        return {CONFIG: (checkpoint.place(CONFIG), name)}
+
+    def _code(self) -> dict[str, tuple[Path, str]]:
+        """The import closure of auto_map, from where config.json is."""
+        checkpoint, name = self._origin(self.recipe.config, Role.CONFIG)
+        code = remote_code(checkpoint.repository)
         if code.missing:
             missing = list(code.missing)
             what = f"asks for {some(missing)} (auto_map), which the source does not have"
             why = "nobody can load the model without its code"
             hint = f"copy {printable(missing[0])} from the base model into the source"
             raise MissingInput(what, why=why, path=code.missing[missing[0]], hint=hint)
-        return code.files
+        return {path: (checkpoint.place(path), name) for path in code.files}
 
     def _included(self, carried: Collection[str]) -> list[str]:
         """What the recipe adds by name. repokit's own manifest, of a source that it built, is never taken over."""
@@ -202,16 +211,20 @@ class _Planner:
 
     def _from(self, role: Role, origin: Origin) -> dict[str, tuple[Path, str]]:
         """The files of one role from where the recipe wants them."""
+        checkpoint, name = self._origin(origin, role)
+        return {path: (checkpoint.place(path), name) for path in checkpoint.files(role)}
+
+    def _origin(self, origin: Origin, role: Role) -> tuple[Checkpoint, str]:
+        """Where the recipe wants the files of a role from, and what that is called."""
         if origin.from_ == "source":
-            return {path: (self.checkpoint.place(path), "source") for path in self.checkpoint.files(role)}
+            return self.checkpoint, "source"
         checkpoint = self.base if origin.from_ == "base" else open_checkpoint(self.folder / origin.from_)
         if checkpoint is None:
             what = f"{role}: from base needs a local copy of the base"
             raise RecipeError(what, place="base.path", hint="hf download BASE --local-dir DIR, then base.path: DIR")
         if not checkpoint.files(role):
             raise MissingInput(f"has no {role} files", path=str(checkpoint.root))
-        name = "base" if origin.from_ == "base" else "path"
-        return {path: (checkpoint.place(path), name) for path in checkpoint.files(role)}
+        return checkpoint, "base" if origin.from_ == "base" else "path"
 
     def _license_text(self, excluded: Collection[str]) -> LicenseText | None:
         repositories = {"source": self.checkpoint.repository}

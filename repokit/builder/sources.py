@@ -25,6 +25,8 @@ from repokit.repo.tokenizer import UNREAD
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from repokit.repo.config import Config
+
 
 class Role(StrEnum):
     """What a file of a checkpoint is for."""
@@ -93,6 +95,7 @@ class Checkpoint:
         root: The directory.
         file: The file in it that holds the weights, where a person named it; None where the directory decides.
         repository: The directory, as a repository.
+        described_by: The repository whose config.json says what the weights are: this one, or another.
     """
 
     def __init__(self, root: Path, file: str | None = None, given: Stored | None = None) -> None:
@@ -100,6 +103,7 @@ class Checkpoint:
         self.file = file
         self.repository = Repository(Directory(root))
         self._given = given
+        self.described_by = self.repository
 
     @cached_property
     def roles(self) -> Mapping[str, Role]:
@@ -114,6 +118,11 @@ class Checkpoint:
     def given(self) -> bool:
         """Whether the weights are a running program's, and none that lie here are read."""
         return self._given is not None
+
+    @property
+    def config(self) -> Config | None:
+        """What says what to build."""
+        return self.described_by.config
 
     @cached_property
     def weights(self) -> Stored:

@@ -98,6 +98,10 @@ class Stored(Protocol):
         """Whether an index places the tensors in files, which a build may keep."""
 
     @property
+    def in_module(self) -> bool:
+        """Whether a training framework stored them inside a module of its own, as Lightning does."""
+
+    @property
     def tensors(self) -> Mapping[str, TensorAt]:
         """Every tensor by its stored name, in stored order.
 
@@ -158,6 +162,7 @@ class InFiles:
 class Safetensors(InFiles):
     """Weights in .safetensors files."""
 
+    in_module = False
     left_behind: tuple[LeftBehind, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -45,6 +45,10 @@ class TorchWeights(InFiles):
     def sharded(self) -> bool:
         return self._weight_map is not None
 
+    @property
+    def in_module(self) -> bool:
+        return any(file.container for file in self._opened.values())
+
     @cached_property
     def files(self) -> tuple[str, ...]:
         if self._only is not None:

@@ -105,7 +105,8 @@ def plan_weights(recipe: Weights, checkpoint: Checkpoint) -> PlannedWeights:
     """
     stored = checkpoint.tensors
     dropped = matching(stored, recipe.drop, "weights.drop")
-    names = _names(recipe, [name for name in stored if name not in dropped])
+    left = [name for name in stored if name not in dropped]
+    names = _names(recipe, left, in_module=checkpoint.weights.in_module)
     naming.check_one_to_one(names)
     kept = matching(names.values(), recipe.keep, "weights.keep")
     target = TORCH_NAMES.get(recipe.dtype)
@@ -127,11 +128,11 @@ def plan_weights(recipe: Weights, checkpoint: Checkpoint) -> PlannedWeights:
     return planned
 
 
-def _names(recipe: Weights, stored: list[str]) -> dict[str, str]:
+def _names(recipe: Weights, stored: list[str], *, in_module: bool) -> dict[str, str]:
     if recipe.rename == "off":
         return {name: name for name in stored}
     if recipe.rename == "auto":
-        return naming.repaired(stored)
+        return naming.repaired(stored, in_module=in_module)
     rules = [(rule.from_, rule.to) for rule in recipe.rename]
     return naming.renamed({name: name for name in stored}, rules)
 
@@ -147,7 +148,7 @@ def _tie(planned: PlannedWeights, checkpoint: Checkpoint, names: Mapping[str, st
     Raises:
         PlanError: They differ: loading would overwrite one of them.
     """
-    config = checkpoint.repository.config
+    config = checkpoint.config
     if config is None or not config.tie_word_embeddings:
         return
     stored = checkpoint.tensors

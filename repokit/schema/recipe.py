@@ -262,6 +262,7 @@ class Recipe(Section):
     output: str = Field(min_length=1, description="The directory that is built. Replaced only if repokit built it.")
     base: Base = Base()
     weights: Weights = Weights()
+    config: Origin = Field(Origin(), description="config.json: a Lightning checkpoint has none of its own.")
     tokenizer: Origin = Origin()
     processor: Origin = Origin()
     chat_template: Origin = Origin()

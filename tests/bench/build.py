@@ -98,6 +98,44 @@ def cast(work: Path, size: int) -> list[Line]:
     ]
 
 
+# As people convert a checkpoint by hand; `mmap` is the faster of torch's two ways.
+_UNPICKLE = """
+import sys, torch
+from safetensors.torch import save_file
+save_file(torch.load(sys.argv[1], mmap=True, weights_only=True), sys.argv[2], {"format": "pt"})
+"""
+_PICKLE = """
+import sys, torch
+from pathlib import Path
+from safetensors.torch import load_file
+place = Path(sys.argv[1])
+torch.save(load_file(place / "model.safetensors"), place / "pytorch_model.bin")
+(place / "model.safetensors").unlink()
+"""
+
+
+def unpickled(source: Path, target: Path) -> Run:
+    """torch.load, then save_file."""
+    target.unlink(missing_ok=True)
+    return run([sys.executable, "-c", _UNPICKLE, source, target])
+
+
+def from_pickle(work: Path, size: int) -> list[Line]:
+    """pytorch_model.bin becomes model.safetensors; only with torch, which writes the one and is what we compare with."""
+    write_llama(work / "source", layers=size // _LAYER, dtype="BF16")
+    run([sys.executable, "-c", _PICKLE, work / "source"])
+    recipe = write_recipe(work / "pickled", work / "source", shards="50GB")
+    subjects = (
+        partial(built, recipe),
+        partial(unpickled, work / "source" / "pytorch_model.bin", work / "theirs.safetensors"),
+    )
+    ours, theirs = best(*subjects, rounds=_ROUNDS)
+    return [
+        _beside("pytorch_model.bin, against torch.load + save_file", ours, theirs, 1),
+        Line("its peak memory", ours.peak / MEGABYTE, 200, "MB", detail=f"theirs {_peaks(theirs)}"),
+    ]
+
+
 def with_tokenizer(work: Path, _size: int) -> list[Line]:
     """A small model with a tokenizer of 150,000 tokens."""
     write_llama(work / "source", layers=1, dtype="BF16", rows=150_000)
@@ -123,7 +161,8 @@ def main() -> None:
     chosen = arguments.parse_args()
     size = chosen.gigabytes * _GIGABYTE
     lines = []
-    for part in (partial(same_dtype, with_peer=chosen.peer), cast, with_tokenizer):
+    parts = [partial(same_dtype, with_peer=chosen.peer), cast, with_tokenizer, *([from_pickle] if chosen.peer else [])]
+    for part in parts:
         with tempfile.TemporaryDirectory(dir=chosen.folder) as work:
             if shutil.disk_usage(work).free < 6 * size:
                 raise SystemExit(f"{work}: {6 * chosen.gigabytes} GB of free disk are needed")

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -33,7 +33,7 @@ class Line(NamedTuple):
         what: What was measured.
         value: A ratio, a time or a size.
         budget: The limit, or the floor where `floor`.
-        unit: `x`, `s` or `MB`.
+        unit: `x`, `s`, `MB` or `requests`.
         floor: Whether larger is better.
         detail: The figures behind a ratio.
     """
@@ -56,14 +56,15 @@ def environment() -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
 
 
-def run(command: Sequence[str | Path], *, expected: int = 0) -> Run:
+def run(command: Sequence[str | Path], *, expected: int = 0, variables: Mapping[str, str] | None = None) -> Run:
     """Runs a command to its end.
 
     Raises:
         SystemExit: It ended with another exit code.
     """
     started = time.perf_counter()
-    process = subprocess.Popen(list(map(str, command)), env=environment(), stdout=subprocess.DEVNULL)
+    settings = {**environment(), **(variables or {})}
+    process = subprocess.Popen(list(map(str, command)), env=settings, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - started
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -2,7 +2,7 @@
 
 Machines differ, and a busy one differs from itself: with two other jobs on two cores a build takes twice as long, and
 `cp` hardly longer. So a ratio of times fails here only where it misses its budget threefold, and is an expected failure
-between. Memory does not vary, and is asserted as it is.
+between. Memory does not vary, nor does what is asked of a Hub: both are asserted as they are.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _lines(program: str, folder: Path, environment: dict[str, str], *flags: str)
 def _judge(lines: list[dict[str, Any]]) -> None:
     for line in lines:
         excess = line["budget"] / line["value"] if line["floor"] else line["value"] / line["budget"]
-        assert line["unit"] != "MB" or line["kept"], line
+        assert line["unit"] not in {"MB", "requests"} or line["kept"], line
         assert excess <= _TOLERATED, line
     if missed := [line["what"] for line in lines if not line["kept"]]:
         pytest.xfail(f"over budget on this machine, now: {'; '.join(missed)}")
@@ -53,6 +53,10 @@ def test_startup(tmp_path: Path, environment: dict[str, str]) -> None:
 
 def test_lint(tmp_path: Path, environment: dict[str, str]) -> None:
     _judge(_lines("lint.py", tmp_path / "work", environment))
+
+
+def test_remote_lint(tmp_path: Path, environment: dict[str, str]) -> None:
+    _judge(_lines("remote.py", tmp_path / "work", environment))
 
 
 def test_build(tmp_path: Path, environment: dict[str, str]) -> None:

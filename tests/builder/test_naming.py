@@ -133,3 +133,22 @@ def test_a_rename_that_loses_a_tensor_stops_the_build(workshop):
     workshop.checkpoint()
     with pytest.raises(PlanError, match="and so would"):
         workshop.plan(weights={"rename": [{"from": r"layers\.\d", "to": "layers.0"}]})
+
+
+@pytest.mark.parametrize(
+    ("stored", "final"),
+    [
+        (["model.model.layers.0.w", "model.lm_head.weight"], ["model.layers.0.w", "lm_head.weight"]),
+        (["net.transformer.h.0.w", "net.lm_head.weight"], ["transformer.h.0.w", "lm_head.weight"]),
+        (["model.module.model.norm.w"], ["model.norm.w"]),
+        (["model.layers.0.w", "model.norm.w"], ["model.layers.0.w", "model.norm.w"]),
+        (["model.layers.0.w", "lm_head.weight"], ["model.layers.0.w", "lm_head.weight"]),
+        (["bert.encoder.w", "classifier.weight"], ["bert.encoder.w", "classifier.weight"]),
+    ],
+)
+def test_the_attribute_of_a_lightning_module_is_taken_off(stored, final):
+    assert list(repaired(stored, in_module=True).values()) == final
+
+
+def test_an_attribute_is_left_where_no_framework_stored_the_names():
+    assert repaired(["model.model.w"]) == {"model.model.w": "model.model.w"}

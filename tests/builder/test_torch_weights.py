@@ -109,9 +109,7 @@ def test_a_file_is_taken_whatever_lies_beside_it(workshop):
 
 def test_one_of_several_pickles_must_be_named(pickled, workshop):
     pickled({"epoch=3.ckpt": torch_file(TENSORS), "last.ckpt": torch_file(TENSORS)})
-    with pytest.raises(
-        InputError, match=r"has 2 pickles that may hold the model: epoch=3\.ckpt, last\.ckpt"
-    ) as error:
+    with pytest.raises(InputError, match=r"has 2 pickles that may hold the model: epoch=3\.ckpt, last\.ckpt") as error:
         workshop.plan()
     assert error.value.hint.endswith("checkpoint/last.ckpt")
 
