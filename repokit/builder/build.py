@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +10,14 @@ from typing import TYPE_CHECKING
 from repokit.builder import staging
 from repokit.builder.execute import execute, explained
 from repokit.builder.journal import Journal
+from repokit.builder.locking import lock
 from repokit.builder.preview import Preview
 from repokit.operations import DeleteFile
 from repokit.repo.directory import Directory
 from repokit.schema.manifest import MANIFEST_NAME, Manifest, ManifestFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from repokit.builder.plan import Plan
     from repokit.builder.stored import Stored
@@ -68,26 +68,36 @@ def carry_out(
     target = Path(plan.output)
     progress("plan", 0, plan.size)
     gate(Preview(plan), "plan")
-    with staging.lock(target):
+    with lock(target):
         place = staging.staging_path(target, plan.digest)
-        staging.clean(target, keep=place)
-        staging.check_target(target, force=force, kept=plan.kept)
         journal = Journal(place)
-        reused = journal.finished()
-        staging.check_space(target, plan.size - sum(record.size for record in reused.values()))
         try:
-            _prepare(place, resumable=bool(reused))
+            reused = _begun(plan, place, journal, force=force)
+        except OSError as error:
+            raise explained(error, plan.output, plan.size) from None
+        try:
+            _prepare(place, target, resumable=bool(reused))
             files = execute(plan, place, journal, jobs=jobs, advance=_Meter(progress, plan.size), given=given)
             _finish(plan, place, journal, files)
             progress("verify", plan.size, plan.size)
             gate(Directory(place, label=plan.output), "output")
             staging.publish(place, target)
         except Exception as error:  # what is left of a failed build is of no use; an interrupted one is gone on with
-            shutil.rmtree(place, ignore_errors=True)
+            staging.remove(place, target)
             if isinstance(error, OSError):
                 raise explained(error, plan.output, plan.size) from None
             raise
     return Built(target, tuple(files), len(reused))
+
+
+def _begun(plan: Plan, place: Path, journal: Journal, *, force: bool) -> Mapping[str, ManifestFile]:
+    """What an interrupted build has finished, after the target and its disk were found fit to go on."""
+    target = Path(plan.output)
+    staging.clean(target, keep=place)
+    staging.check_target(target, force=force, kept=plan.kept)
+    reused = journal.finished()
+    staging.check_space(target, plan.size - sum(record.size for record in reused.values()))
+    return reused
 
 
 class _Meter:
@@ -103,12 +113,10 @@ class _Meter:
         self._progress("write", self._done, self._total)
 
 
-def _prepare(place: Path, *, resumable: bool) -> None:
+def _prepare(place: Path, target: Path, *, resumable: bool) -> None:
     """Makes the staging directory of a plan: new and empty, unless an interrupted build left finished files in it."""
-    if place.is_symlink() or (place.exists() and not place.is_dir()):
-        place.unlink()
-    elif place.exists() and not resumable:
-        shutil.rmtree(place)
+    if place.is_symlink() or not resumable:
+        staging.remove(place, target)
     place.mkdir(mode=0o700, exist_ok=True)
 
 
@@ -121,5 +129,5 @@ def _finish(plan: Plan, place: Path, journal: Journal, files: Sequence[ManifestF
     journal.remove()
     for path in place.rglob("*"):
         relative = path.relative_to(place).as_posix()
-        if path.is_file() and relative not in wanted and relative != MANIFEST_NAME:
+        if (path.is_symlink() or path.is_file()) and relative not in wanted and relative != MANIFEST_NAME:
             path.unlink()

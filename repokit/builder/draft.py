@@ -220,7 +220,7 @@ class _Facts:
     @property
     def wrapped(self) -> int:
         """How many names carry the prefix of a wrapper."""
-        names = repaired(self.checkpoint.tensors, in_module=self.checkpoint.weights.in_module)
+        names = repaired(self.checkpoint.tensors, in_module=bool(self.checkpoint.weights.container))
         return sum(name != final for name, final in names.items())
 
     @property
@@ -243,7 +243,8 @@ class _Facts:
         total = sum(tensor.size for tensor in tensors.values())
         stored = " + ".join(self.stored)
         files = count(len(checkpoint.weights.files), "file")
-        yield f"weights       {count(len(tensors), 'tensor')}, {size(total)}, {stored}, in {files}"
+        under = f" under {printable(checkpoint.weights.container)}" if checkpoint.weights.container else ""
+        yield f"weights       {count(len(tensors), 'tensor')}, {size(total)}, {stored}, in {files}{under}"
         for role in (Role.TOKENIZER, Role.CHAT_TEMPLATE, Role.PROCESSOR, Role.CODE):
             if files_of_role := checkpoint.files(role):
                 yield f"{role!s:<14}{some(files_of_role, limit=4)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Final
 
 from repokit.schema.manifest import ManifestFile
@@ -32,7 +33,8 @@ class Journal:
         for line in lines:
             try:
                 record = ManifestFile.model_validate_json(line)
-                whole = (self._staging / record.path).stat().st_size == record.size
+                status = (self._staging / record.path).lstat()
+                whole = S_ISREG(status.st_mode) and status.st_size == record.size
             except (OSError, ValueError):  # the line that was being written when the build was killed
                 continue
             if whole:

@@ -85,6 +85,7 @@ def check_supported(checkpoint: Checkpoint) -> None:
     Raises:
         InputError: With what it is and what to do instead.
     """
+    checkpoint.check_read()
     if not checkpoint.given:
         index = checkpoint.repository.weights.index
         if index is not None and checkpoint.file is None:

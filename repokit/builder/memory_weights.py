@@ -25,7 +25,7 @@ class MemoryWeights:
     files: tuple[str, ...] = ()
     index_path: str | None = None
     sharded = False
-    in_module = False
+    container = ""
     left_behind: tuple[LeftBehind, ...] = ()
     notes: tuple[str, ...] = ()
 

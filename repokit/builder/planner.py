@@ -256,6 +256,8 @@ class _Planner:
         read = {*self.checkpoint.weights.files, self.checkpoint.weights.index_path, card.README}
         for left in self.checkpoint.weights.left_behind:
             yield LeftOut(path=left.path, reason=left.reason, size=0)
+        for folder, why in self.checkpoint.unlisted.items():
+            yield LeftOut(path=folder, reason=why, size=0)
         for path, role in self.checkpoint.roles.items():
             if path in published or path in read:
                 continue

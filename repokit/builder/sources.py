@@ -17,7 +17,8 @@ from repokit.builder.torch_weights import BIN_INDEX, TorchWeights, model_files
 from repokit.builder.training_run import Nested, TrainerState, nested_checkpoints
 from repokit.errors import MissingInput, UnsupportedSource
 from repokit.repo import training_state
-from repokit.repo.directory import Directory
+from repokit.repo.config import CONFIG
+from repokit.repo.directory import Directory, Leniency
 from repokit.repo.repository import Repository
 from repokit.repo.source import Kind
 from repokit.repo.tokenizer import UNREAD
@@ -81,6 +82,13 @@ _ROLES: Final = tuple(
 
 
 _WEIGHTS_FILE: Final = re.compile(r".+\.(?:safetensors|bin|pt|pth|ckpt)")
+_LOG_FOLDER: Final = re.compile(r"(?:runs|logs|wandb|mlruns|lightning_logs)/")
+# Files of weights are read as tables of tensors and never copied, so that what they lead to cannot be published by
+# accident: people link files of 100 GB to where there is room for them.
+_LENIENCY: Final = Leniency(
+    outside=lambda path: _WEIGHTS_FILE.fullmatch(path) is not None,
+    unneeded=lambda folder: _LOG_FOLDER.fullmatch(folder) is not None,
+)
 
 
 def role_of(path: str) -> Role:
@@ -101,7 +109,8 @@ class Checkpoint:
     def __init__(self, root: Path, file: str | None = None, given: Stored | None = None) -> None:
         self.root = root
         self.file = file
-        self.repository = Repository(Directory(root))
+        self._directory = Directory(root, leniency=_LENIENCY)
+        self.repository = Repository(self._directory)
         self._given = given
         self.described_by = self.repository
 
@@ -109,6 +118,12 @@ class Checkpoint:
     def roles(self) -> Mapping[str, Role]:
         """Every file with its role, sorted by path."""
         return {path: role_of(path) for path in self.repository.files}
+
+    @property
+    def unlisted(self) -> Mapping[str, str]:
+        """Folders in it that were passed over, and why."""
+        self._directory.entries()
+        return self._directory.unlisted
 
     def files(self, role: Role) -> list[str]:
         """The files of one role, sorted."""
@@ -167,12 +182,32 @@ class Checkpoint:
         Raises:
             MissingInput: It is a link to outside of the checkpoint, a broken one, or no file at all.
         """
-        kind = self.repository.files[path].kind
-        if kind is not Kind.FILE:
-            why = "what it leads to would be published"
-            hint = "put a copy of the file in its place"
-            raise MissingInput(f"is a {kind}", why=why, path=str(self.root / path), hint=hint)
+        self._check(path)
+        if path in self._directory.outside:
+            raise self._refused(path, f"is a {Kind.OUTSIDE_LINK}")
         return self.root / path
+
+    def check_read(self) -> None:
+        """Refuses links that lead nowhere or may not be followed, in the place of what a build reads.
+
+        Raises:
+            MissingInput: Naming the link and where it leads.
+        """
+        if not self.given:
+            candidates = [*self.files(Role.WEIGHTS), *self.files(Role.PICKLE)]
+            for path in self.weights.files or candidates:
+                self._check(path)
+        for path in (*self.files(Role.CONFIG), *self.files(Role.CARD)):
+            if path != CONFIG or self.described_by is self.repository:
+                self._check(path)
+
+    def _check(self, path: str) -> None:
+        if self.repository.files[path].kind is not Kind.FILE:
+            raise self._refused(path, self._directory.described(path))
+
+    def _refused(self, path: str, what: str) -> MissingInput:
+        why = "what it leads to would be published" if self.repository.files[path].kind is Kind.OUTSIDE_LINK else None
+        return MissingInput(what, why=why, path=str(self.root / path), hint="put a copy of the file in its place")
 
 
 _NAME_IT: Final = "name the directory that holds config.json, or the file that holds the weights"
@@ -200,6 +235,6 @@ def open_checkpoint(path: Path, given: Stored | None = None) -> Checkpoint:
     if not stat.S_ISDIR(mode):
         raise UnsupportedSource("is neither a directory nor a file of weights", path=str(path), hint=_NAME_IT)
     checkpoint = Checkpoint(path, given=given)
-    if not checkpoint.roles:
+    if not checkpoint.roles and not checkpoint.unlisted:
         raise MissingInput("is empty", path=str(path), hint=_NAME_IT)
     return checkpoint

@@ -1,4 +1,4 @@
-"""The lock, the staging directory and the atomic publish.
+"""The staging directory and the atomic publish.
 
 Until the last step the target is what it was; after it, the target is whole. A build that was killed leaves a staging
 directory beside the target, which the next build of the same plan goes on with and any other build removes.
@@ -9,15 +9,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import hashlib
 import os
 import re
+import secrets
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from repokit.errors import BuildError, LockHeld, NoSpace, TargetRefused
+from repokit.errors import BuildError, NoSpace, TargetRefused
 from repokit.operations import KEPT
 from repokit.printable import printable, size, some
 from repokit.schema.manifest import MANIFEST_NAME, Manifest, ManifestFile
@@ -28,51 +28,13 @@ if TYPE_CHECKING:
 _SMALL: Final = 16 * 1024 * 1024  # files up to this are hashed to see whether a person edited them
 _RENAME_EXCHANGE: Final = 2  # linux/fs.h
 _AT_FDCWD: Final = -100  # fcntl.h
+# Errors with which a file system or system says that it has no such rename. NFS, SMB and 9p say EINVAL, FUSE ENOSYS,
+# overlayfs EXDEV; EPERM: a sandbox that knows not the call.
+_NO_EXCHANGE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV, errno.EPERM})
+# And with which some refuse to sync a directory (SMB, FUSE): they need no sync, or have none.
+_NO_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF})
+_NOT_RENAMED: Final = "it is a mount point, part of a container image, or in use: choose another output"
 _MARGIN: Final = 1.05  # of free space: directories and the journal need some too
-
-
-@contextlib.contextmanager
-def lock(target: Path) -> Iterator[None]:
-    """Holds the lock of a target; the file vanishes with it.
-
-    Raises:
-        LockHeld: Another process holds it, which the message names.
-        BuildError: The folder of the target cannot be written to.
-    """
-    path = target.parent / f".{target.name}.repokit.lock"
-    descriptor = _locked(path, target)
-    try:
-        with contextlib.suppress(OSError):  # on a full disk the lock holds all the same, it only has no name in it
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"{os.getpid()}\n".encode())
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        os.close(descriptor)
-
-
-def _locked(path: Path, target: Path) -> int:
-    while True:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise BuildError(f"cannot be written to: {error.strerror}", path=str(path.parent)) from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
-            os.close(descriptor)
-            what = f"is being built by process {printable(holder) or '(unknown)'}"
-            raise LockHeld(what, path=str(target), hint="wait for it, or stop it") from None
-        except OSError as error:  # a network file system without locks
-            os.close(descriptor)
-            raise BuildError(f"cannot be locked: {error.strerror}", path=str(path)) from None
-        # The holder before us unlinks the file: a lock on a file that is no longer there protects nothing.
-        with contextlib.suppress(OSError):
-            if path.stat().st_ino == os.fstat(descriptor).st_ino:
-                return descriptor
-        os.close(descriptor)
 
 
 def staging_path(target: Path, digest: str) -> Path:
@@ -87,19 +49,45 @@ def clean(target: Path, keep: Path | None = None) -> None:
     left = re.compile(re.escape(f".{target.name}.repokit-") + r"[0-9a-f]{16}")
     for path in sorted(target.parent.iterdir()):
         if left.fullmatch(path.name) and path != keep:
-            _remove(path)
+            _removed(path)
     aside = _aside(target)
     if os.path.lexists(aside) and not os.path.lexists(target):  # killed between the two renames of a publish
-        aside.rename(target)
-    _remove(aside)
+        _rename(aside, target)
+    remove(aside, target)
 
 
-def _remove(path: Path) -> None:
-    """Removes a directory; of a link, the link."""
-    if path.is_symlink():
-        path.unlink()
-    else:
-        shutil.rmtree(path, ignore_errors=True)
+def remove(path: Path, target: Path) -> None:
+    """Takes a directory away that a build of this target left or replaced; of a link, the link.
+
+    A network file system keeps files that another process has open (NFS as `.nfsXXXX`), and their folder with them:
+    what cannot be removed gets the name of a stale staging directory, and waits for the next build to try again.
+    """
+    if not _removed(path):
+        with contextlib.suppress(OSError):
+            _rename(path, target.parent / f".{target.name}.repokit-{secrets.token_hex(8)}")
+
+
+def _removed(path: Path) -> bool:
+    """Whether a directory or link is gone. Tried twice: what fails once on a network often does not fail again."""
+    for _ in range(2):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        if not os.path.lexists(path):
+            return True
+    return False
+
+
+def _rename(path: Path, wanted: Path) -> None:
+    """Renames; interrupted, as it can be on a network, it is tried again."""
+    while True:
+        try:
+            path.rename(wanted)
+        except InterruptedError:
+            continue
+        return
 
 
 def check_target(target: Path, *, force: bool, kept: Collection[str] = ()) -> None:
@@ -119,6 +107,9 @@ def check_target(target: Path, *, force: bool, kept: Collection[str] = ()) -> No
     if target.is_symlink() or not target.is_dir():
         what = "is a link" if target.is_symlink() else "is there and is not a directory"
         raise TargetRefused(what, path=str(target), hint="choose another output, or name what the link leads to")
+    if target.is_mount():
+        why = "a build replaces its output in one step, and a mount point cannot be renamed"
+        raise TargetRefused("is a mount point", why=why, path=str(target), hint=f"name a folder in it: {target}/NAME")
     if not force:
         try:
             _check_unchanged(target, kept)
@@ -128,8 +119,7 @@ def check_target(target: Path, *, force: bool, kept: Collection[str] = ()) -> No
 
 
 def _check_unchanged(target: Path, kept: Collection[str]) -> None:
-    files = (path for path in target.rglob("*") if path.is_symlink() or not path.is_dir())
-    present = sorted(path.relative_to(target).as_posix() for path in files)
+    present = sorted(_present(target))
     if not present:
         return
     manifest = _manifest(target)
@@ -145,6 +135,18 @@ def _check_unchanged(target: Path, kept: Collection[str]) -> None:
         what = f"{some(changed)} {verb} edited or added since repokit built it"
         hint = f"--keep {printable(changed[0])} carries a file over, --force discards what changed"
         raise TargetRefused(what, why="a rebuild would lose the change", path=str(target), hint=hint)
+
+
+def _present(target: Path) -> Iterator[str]:
+    """Every file and link of a directory. One that cannot be listed is an error: it may hold a person's files."""
+    for folder, folders, files in os.walk(target, onerror=_raise):
+        links = (name for name in folders if (Path(folder) / name).is_symlink())
+        for name in (*files, *links):
+            yield (Path(folder) / name).relative_to(target).as_posix()
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 def _manifest(target: Path) -> Manifest | None:
@@ -198,23 +200,26 @@ def publish(staging: Path, target: Path) -> None:
             _sync_directory(Path(folder))
         _replace(target, staging)
     except OSError as error:
-        raise BuildError(f"cannot be put into place: {error.strerror}", path=str(target)) from None
+        hint = _NOT_RENAMED if error.errno in {errno.EBUSY, errno.EXDEV} else None
+        raise BuildError(f"cannot be put into place: {error.strerror}", path=str(target), hint=hint) from None
     with contextlib.suppress(OSError):  # the target is whole; a power cut may still bring the old one back
         _sync_directory(target.parent)
     for old in (staging, _aside(target)):
-        _remove(old)
+        remove(old, target)
 
 
 def _replace(target: Path, staging: Path) -> None:
     """Puts the staging directory in the place of the target; where that fails, the target is back in its place."""
     if not os.path.lexists(target):
-        staging.rename(target)
+        _rename(staging, target)
     elif not _exchanged(staging, target):
-        target.rename(_aside(target))
+        aside = _aside(target)
+        _rename(target, aside)
         try:
-            staging.rename(target)
-        except OSError:
-            _aside(target).rename(target)
+            _rename(staging, target)
+        except BaseException:
+            if not os.path.lexists(target):
+                _rename(aside, target)
             raise
 
 
@@ -237,12 +242,13 @@ def _exchanged(one: Path, other: Path) -> bool:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:
         return False
-    if call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
-        return True
-    code = ctypes.get_errno()
-    if code in {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}:  # EPERM: a sandbox that knows not the call
-        return False
-    raise OSError(code, os.strerror(code))
+    while call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+        code = ctypes.get_errno()
+        if code in _NO_EXCHANGE:
+            return False
+        if code != errno.EINTR:
+            raise OSError(code, os.strerror(code))
+    return True
 
 
 def write_synced(path: Path, content: bytes) -> None:
@@ -257,5 +263,8 @@ def _sync_directory(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
     finally:
         os.close(descriptor)

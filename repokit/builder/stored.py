@@ -98,8 +98,8 @@ class Stored(Protocol):
         """Whether an index places the tensors in files, which a build may keep."""
 
     @property
-    def in_module(self) -> bool:
-        """Whether a training framework stored them inside a module of its own, as Lightning does."""
+    def container(self) -> str:
+        """The keys under which a training framework stored them: `state_dict`; "" where nothing is around them."""
 
     @property
     def tensors(self) -> Mapping[str, TensorAt]:
@@ -162,7 +162,7 @@ class InFiles:
 class Safetensors(InFiles):
     """Weights in .safetensors files."""
 
-    in_module = False
+    container = ""
     left_behind: tuple[LeftBehind, ...] = ()
     notes: tuple[str, ...] = ()
 

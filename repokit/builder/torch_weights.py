@@ -46,8 +46,8 @@ class TorchWeights(InFiles):
         return self._weight_map is not None
 
     @property
-    def in_module(self) -> bool:
-        return any(file.container for file in self._opened.values())
+    def container(self) -> str:
+        return next((file.container for file in self._opened.values()), "")
 
     @cached_property
     def files(self) -> tuple[str, ...]:
@@ -112,8 +112,6 @@ class TorchWeights(InFiles):
 
     def _notes(self) -> Iterator[str]:
         for path, file in self._opened.items():
-            if file.container:
-                yield f"the weights of {printable(path)} are under {printable(file.container)}"
             unknown = sorted({found.dotted for found in file.globals if found.grade is Grade.UNKNOWN})
             if unknown:
                 yield f"{printable(path)} names {some(unknown)}: not known here, not run, and left out"

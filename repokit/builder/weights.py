@@ -14,7 +14,7 @@ from repokit.builder.transforms.tie import same_bytes
 from repokit.errors import PlanError
 from repokit.formats.safetensors import header_bytes, in_file_order
 from repokit.formats.strict_json import dumps
-from repokit.formats.tensors import TORCH_NAMES, TensorInfo, byte_size
+from repokit.formats.tensors import HEADER_NAMES, TORCH_NAMES, TensorInfo, byte_size
 from repokit.operations import Piece, WriteShard, WriteText
 from repokit.printable import printable
 from repokit.repo.tensor_names import is_embedding, is_head
@@ -55,7 +55,8 @@ class PlannedWeights:
         kept: How many weights.keep exempted from the cast.
         dropped: Names in the source that weights.drop left out.
         tied: Final names of tensors that are stored once, under the name of what they equal.
-        cast_to: torch's name of the dtype that was asked for; None for `auto`.
+        declared: torch's name of the dtype that config.json must state: the one that was asked for; of a running
+            program the one that most bytes have, as save_pretrained does it. None leaves what it states.
     """
 
     tensors: dict[str, _Output]
@@ -63,7 +64,7 @@ class PlannedWeights:
     kept: int = 0
     dropped: tuple[str, ...] = ()
     tied: tuple[str, ...] = ()
-    cast_to: str | None = None
+    declared: str | None = None
     shards: list[list[str]] = field(default_factory=list)
 
     @property
@@ -88,7 +89,7 @@ class PlannedWeights:
     @property
     def wanted_dtype(self) -> str | None:
         """The dtype that config.json must state, as torch calls it; None where what it states stays."""
-        return self.cast_to if TORCH_NAMES.get(self.cast_to or "") in self.dtypes else None
+        return self.declared if TORCH_NAMES.get(self.declared or "") in self.dtypes else None
 
     @property
     def cast(self) -> int:
@@ -106,7 +107,7 @@ def plan_weights(recipe: Weights, checkpoint: Checkpoint) -> PlannedWeights:
     stored = checkpoint.tensors
     dropped = matching(stored, recipe.drop, "weights.drop")
     left = [name for name in stored if name not in dropped]
-    names = _names(recipe, left, in_module=checkpoint.weights.in_module)
+    names = _names(recipe, left, in_module=bool(checkpoint.weights.container))
     naming.check_one_to_one(names)
     kept = matching(names.values(), recipe.keep, "weights.keep")
     target = TORCH_NAMES.get(recipe.dtype)
@@ -120,12 +121,20 @@ def plan_weights(recipe: Weights, checkpoint: Checkpoint) -> PlannedWeights:
         renamed=sum(name != final for name, final in names.items()),
         kept=sum(tensors[final].stored.dtype in CASTABLE for final in kept),
         dropped=tuple(sorted(dropped)),
-        cast_to=recipe.dtype if target else None,
+        declared=recipe.dtype if target else _most_common(stored) if checkpoint.given else None,
     )
     if recipe.tie == "auto":
         _tie(planned, checkpoint, names)
     planned.shards = _shards(recipe, planned, checkpoint)
     return planned
+
+
+def _most_common(stored: Mapping[str, TensorAt]) -> str | None:
+    sizes: Counter[str] = Counter()
+    for tensor in stored.values():
+        if tensor.dtype in CASTABLE:
+            sizes[tensor.dtype] += tensor.size
+    return HEADER_NAMES[sizes.most_common(1)[0][0]] if sizes else None
 
 
 def _names(recipe: Weights, stored: list[str], *, in_module: bool) -> dict[str, str]:

@@ -50,6 +50,13 @@ def test_a_cast_is_one_of_values_in_memory(recipe, arrays):
     assert np.array_equal(written["lm_head.weight"], arrays["lm_head.weight"].astype(np.float16))
 
 
+def test_the_config_states_the_dtype_of_the_arrays(recipe, arrays):
+    """As save_pretrained does it: the source may be the base, in another dtype."""
+    halved = {name: value.astype(np.float16) for name, value in arrays.items()}
+    config = json.loads((repokit.build(recipe, tensors=halved).output / "config.json").read_text())
+    assert config["dtype"] == "float16"
+
+
 def test_a_second_build_takes_the_values_of_now(recipe, arrays):
     """A plan of the same names and shapes may be one of other values: nothing of an earlier build is reused."""
     repokit.build(recipe, tensors=arrays)

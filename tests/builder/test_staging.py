@@ -1,103 +1,17 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from repokit.builder import staging
-from repokit.errors import BuildError, LockHeld, MissingInput, NoSpace, PlanError, TargetRefused
+from repokit.errors import BuildError, MissingInput, NoSpace, PlanError, TargetRefused
 
 OLD = {"card": {"summary": "old"}}
 NEW = {"card": {"summary": "new"}}
-
-# ------------------------------------------------------------------------------------------------ the lock
-
-HOLDER = """
-import sys
-from pathlib import Path
-from repokit.builder.staging import lock
-with lock(Path(sys.argv[1])):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def holder(workshop, environment):
-    """Another process that holds the lock of the output."""
-    command = [sys.executable, "-c", HOLDER, str(workshop.output)]
-    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"held\n"
-        yield process
-        process.kill()
-
-
-def test_a_second_build_says_who_holds_the_lock(workshop, holder):
-    workshop.checkpoint()
-    with pytest.raises(LockHeld, match=rf"out: is being built by process {holder.pid}$"):
-        workshop.build()
-
-
-def test_a_build_that_waits_for_nobody_changes_nothing(workshop, holder):
-    workshop.checkpoint()
-    with pytest.raises(LockHeld):
-        workshop.build()
-    assert not workshop.output.exists()
-    assert workshop.hidden() == [".out.repokit.lock"]
-
-
-def test_a_lock_goes_with_its_holder(workshop, holder):
-    workshop.checkpoint()
-    holder.send_signal(signal.SIGKILL)
-    holder.wait()
-    workshop.build()
-    assert workshop.hidden() == []
-
-
-def test_another_output_is_not_locked(workshop, holder):
-    workshop.checkpoint()
-    workshop.build(output="./other")
-    assert (workshop.folder / "other" / "model.safetensors").is_file()
-
-
-def test_a_lock_leaves_no_file(workshop):
-    with staging.lock(workshop.output):
-        assert workshop.hidden() == [".out.repokit.lock"]
-    assert workshop.hidden() == []
-
-
-def test_a_lock_can_be_taken_again(workshop):
-    for _ in range(3):
-        with staging.lock(workshop.output):
-            pass
-
-
-def test_a_lock_makes_the_folder_of_the_output(workshop):
-    with staging.lock(workshop.folder / "a" / "b" / "out"):
-        assert (workshop.folder / "a" / "b").is_dir()
-
-
-def test_a_file_system_without_locks_is_not_called_a_second_build(workshop, monkeypatch):
-    def refuse(descriptor, flags):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(BuildError, match="cannot be locked: No locks available"), staging.lock(workshop.output):
-        pass
-
-
-def test_a_folder_that_cannot_be_written_to_is_named(workshop):
-    (workshop.folder / "file").write_text("x")
-    with pytest.raises(BuildError, match="cannot be written to"), staging.lock(workshop.folder / "file" / "out"):
-        pass
-
 
 # ------------------------------------------------------------------------------------------------ the target
 

@@ -169,6 +169,22 @@ def test_tensors_in_memory_are_written_as_they_are(folder):
     assert_equal(read(folder / "out"), state)
 
 
+def test_a_merged_adapter_needs_no_directory(models, folder):
+    """The example of the README."""
+    from loading import load_report
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    base = AutoModelForCausalLM.from_pretrained(models / "llama", dtype="bfloat16")
+    model = PeftModel.from_pretrained(base, models / "peft-lora", autocast_adapter_dtype=False).merge_and_unload()
+    values = {"version": 1, "repo": "me/x", "output": "out", "license": {"id": "mit", "file": None}}
+    (folder / "repokit.yaml").write_text(json.dumps({**values, "source": str(models / "llama")}))
+    built = repokit.build(folder / "repokit.yaml", tensors=model.state_dict(), gate=lambda _source, _stage: None)
+    loaded = load_report(built.output)
+    assert loaded.clean
+    assert_equal(dict(loaded.tensors), model.state_dict())
+
+
 @pytest.mark.parametrize(
     "tensor",
     [
