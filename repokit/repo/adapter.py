@@ -66,6 +66,11 @@ class Adapter:
         return () if self.weights is None else self.repository.header(self.weights).tensors
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its tensors."""
+        return tuple(tensor.name for tensor in self.tensors)
+
+    @property
     def pairs(self) -> Mapping[str, Pair]:
         """The factors of LoRA by module, `base_model.model.` included."""
         found: dict[str, Pair] = {}
@@ -81,15 +86,30 @@ class Adapter:
 
         `r`, or what `rank_pattern` says: its keys are regular expressions for the end of a path (peft 0.21
         utils/other.py get_pattern_key). One out of a file may take for ever, so only plain ones are compared.
+        AdaLoRA begins with `init_r`, and writes for every module which of its values it kept.
         """
+        ada = self.config.string("peft_type") == "ADALORA"
         patterns = self.config.mapping("rank_pattern")
         for pattern in () if patterns is None else patterns.raw:
-            plain = pattern.removeprefix("^").removesuffix("$").replace("\\.", ".")
-            if not _PLAIN.fullmatch(plain):
+            plain = plain_pattern(pattern.partition(".lora_E")[0] if ada else pattern)
+            if plain is None:
                 return None
-            if module.endswith("." + plain):
-                return patterns.integer(pattern) if patterns is not None else None
-        return self.config.integer("r")
+            if f".{module}".endswith("." + plain) and patterns is not None:
+                return _rank(patterns.raw[pattern])
+        return self.config.integer("init_r") if ada else self.config.integer("r")
+
+
+def plain_pattern(pattern: str) -> str | None:
+    """The module path that a pattern stands for, or None for an expression that is more than one."""
+    plain = pattern.removeprefix("^").removesuffix("$").replace("\\.", ".")
+    return plain if _PLAIN.fullmatch(plain) else None
+
+
+def _rank(value: object) -> int | None:
+    """A rank, or the number of values that were kept."""
+    if isinstance(value, list) and all(isinstance(kept, bool) for kept in value):
+        return sum(value)
+    return value if type(value) is int else None
 
 
 def adapters(repository: Repository) -> tuple[Adapter, ...]:

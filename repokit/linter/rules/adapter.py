@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from repokit.linter.examples import DELETE, Example, edited
+from repokit.linter.examples import DELETE, Example, edited, safetensors, tensors_of
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable, some
 from repokit.repo.adapter import ADAPTER_CONFIG, adapters
+from repokit.repo.adapter_kinds import kind_of, modules, wrong_shapes
 from repokit.repo.card import is_path, is_repo_id
 from repokit.repo.weights import ADAPTER
 
 if TYPE_CHECKING:
     from repokit.repo.adapter import Adapter
+    from repokit.repo.adapter_kinds import Kind
     from repokit.repo.repository import Repository
 
 QUERY: Final = "base_model.model.model.layers.0.self_attn.q_proj."
@@ -54,6 +56,8 @@ class UnusableBaseModel(Rule):
         for adapter in adapters(repository):
             config = adapter.config
             base = config.raw.get("base_model_name_or_path")
+            if "peft_type" not in config:
+                continue  # of another library, or no config of an adapter: another rule's
             if base is None:
                 message = "names no base model"
             elif not isinstance(base, str) or (is_repo_id(base) and base != "None"):
@@ -134,7 +138,7 @@ class RankMismatch(Rule):
             if not plain_lora(adapter):
                 continue
             ranks = {module: (pair.rank, adapter.rank_of(module)) for module, pair in adapter.pairs.items()}
-            wrong = [module for module, (rank, said) in ranks.items() if None not in (rank, said) and rank != said]
+            wrong = [module for module, (rank, said) in ranks.items() if rank is not None and said and rank != said]
             wrong += [module for module, pair in adapter.pairs.items() if module not in wrong and not pair.fits]
             if wrong:
                 rank, said = ranks[wrong[0]]
@@ -168,7 +172,84 @@ class UnmatchedTargets(Rule):
                 yield self.finding(adapter.config.path, message, place=adapter.config.at("target_modules"))
 
 
-RULES: Final = (UnusableBaseModel(), UnpairedFactor(), FlattenedFactor(), RankMismatch(), UnmatchedTargets())
+def with_magnitudes(content: bytes) -> bytes:
+    """The weights of a LoRA with a magnitude for every output, as DoRA has them."""
+    tensors = tensors_of(content)
+    factors = {name: shape for name, (_, shape) in tensors.items() if name.endswith(".lora_B.weight")}
+    magnitudes = {
+        name.replace("lora_B.weight", "lora_magnitude_vector"): ("F32", shape[:1]) for name, shape in factors.items()
+    }
+    return edited(add=magnitudes)(content)
+
+
+class MisshapenAdapter(Rule):
+    """Tensors of an adapter have other shapes than adapter_config.json gives, or their counterparts are missing.
+
+    PEFT makes its parameters by the config: loading stops with a size mismatch, or leaves them at their initial values.
+    """
+
+    code = "ADP115"
+    severity = Severity.ERROR
+    since = "0.2"
+    reads = Reads.HEADERS
+    bad = (
+        Example(
+            "a prompt of another length",
+            {
+                ADAPTER_CONFIG: {
+                    "peft_type": "PROMPT_TUNING",
+                    "num_virtual_tokens": 8,
+                    "num_transformer_submodules": 1,
+                    "token_dim": 16,
+                },
+                ADAPTER: safetensors({"prompt_embeddings": ("F32", (4, 16))}),
+            },
+            "lora",
+        ),
+        Example("DoRA without magnitudes", {ADAPTER_CONFIG: {"use_dora": True}}, "lora"),
+        Example(
+            "a factor of LoHa is missing",
+            {
+                ADAPTER_CONFIG: {"peft_type": "LOHA"},
+                ADAPTER: safetensors({QUERY + "hada_w1_a": ("F32", (16, 4)), QUERY + "hada_w1_b": ("F32", (4, 16))}),
+            },
+            "lora",
+        ),
+    )
+    good = (
+        Example(
+            "IA3",
+            {
+                ADAPTER_CONFIG: {"peft_type": "IA3", "r": DELETE},
+                ADAPTER: safetensors({QUERY + "ia3_l": ("F32", (16, 1))}),
+            },
+            "lora",
+        ),
+        Example(
+            "DoRA with its magnitudes",
+            {
+                ADAPTER_CONFIG: {"use_dora": True},
+                ADAPTER: with_magnitudes,
+            },
+            "lora",
+        ),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for path, adapter in with_weights(repository):
+            kind = kind_of(adapter)
+            for message, names in (*of_dora(adapter), *(() if kind is None else of_kind(adapter, kind))):
+                yield self.finding(path, message, names=names, place=names[0] if names else None)
+
+
+RULES: Final = (
+    UnusableBaseModel(),
+    UnpairedFactor(),
+    FlattenedFactor(),
+    RankMismatch(),
+    UnmatchedTargets(),
+    MisshapenAdapter(),
+)
 
 
 def with_weights(repository: Repository) -> Iterator[tuple[str, Adapter]]:
@@ -183,3 +264,39 @@ def plain_lora(adapter: Adapter) -> bool:
     config = adapter.config
     special = any(config.raw.get(key) for key in ("target_parameters", "use_bdlora", "use_qalora"))
     return config.string("peft_type") == "LORA" and not special
+
+
+def of_dora(adapter: Adapter) -> Iterator[tuple[str, list[str]]]:
+    """What is wrong with the magnitudes of DoRA."""
+    if not plain_lora(adapter) or not adapter.config.flag("use_dora"):
+        return
+    held = {tensor.name: tensor for tensor in adapter.tensors if ".lora_magnitude_vector" in tensor.name}
+    linear = {module: pair.b for module, pair in adapter.pairs.items() if pair.b is not None and not pair.embedding}
+    names = {module: f"{module}.lora_magnitude_vector" for module in linear}
+    if lacking := [module for module, name in names.items() if not {name, f"{name}.weight"} & held.keys()]:
+        yield f"has no magnitudes in {count(len(lacking), 'module')}; {ADAPTER_CONFIG} says use_dora", lacking
+    wrong = [
+        name
+        for module, name in names.items()
+        if name in held and len(linear[module].shape) == 2 and held[name].shape != linear[module].shape[:1]
+    ]
+    if wrong:
+        yield f"has another number of magnitudes than outputs in {count(len(wrong), 'module')}", wrong
+
+
+def of_kind(adapter: Adapter, kind: Kind) -> Iterator[tuple[str, list[str]]]:
+    """What is wrong with the tensors of a method other than LoRA."""
+    found = modules(adapter, kind)
+    if adapter.tensors and not found:
+        yield f"holds no tensor of the method {adapter.config.string('peft_type')}", [adapter.tensors[0].name]
+    lacking = [
+        module for module, parts in found.items() if kind.together & parts.keys() not in (frozenset(), kind.together)
+    ]
+    if lacking:
+        yield f"lacks tensors that belong together in {count(len(lacking), 'module')}", lacking
+    wrong = list(wrong_shapes(adapter, kind))
+    if wrong:
+        tensor, wanted = wrong[0]
+        said = " x ".join("any" if size is None else f"{size:,}" for size in wanted)
+        message = f"has the shape {list(tensor.shape)}; {adapter.config.path} gives {said}"
+        yield message, [tensor.name for tensor, _ in wrong]
