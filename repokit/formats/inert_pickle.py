@@ -21,7 +21,7 @@ from repokit.printable import printable, size
 
 MAX_PICKLE: Final = 256 * 1024 * 1024  # bytes of one pickle; that of 60,000 tensors has 7 MB
 MAX_OPCODES: Final = 8_000_000  # 60,000 tensors take 1.9 million, 60,000 Parameters 3.4
-MAX_OBJECTS: Final = 2_000_000  # strings, containers and calls, which take memory: 60,000 Parameters make 0.8 million
+MAX_OBJECTS: Final = 2_000_000  # numbers, strings, containers and calls: 60,000 Parameters make 1.1 million
 MAX_STREAMS: Final = 1000  # pickles one after another in a file; torch.save writes five
 _STRIDE: Final = 8192  # opcodes between two looks at the limits
 

@@ -59,7 +59,7 @@ def grade(module: str, name: str) -> Grade:
     than `executes`.
     """
     module, name = modern(module, name)
-    if not (_PLAIN.fullmatch(module) and _PLAIN.fullmatch(name)):
+    if not is_name(module, name):
         return Grade.EXECUTES  # look-alike letters, spaces, nothing at all: no package is called so
     if (found := _EXACT.get(f"{module}.{name}")) is not None:
         return found
@@ -70,6 +70,11 @@ def grade(module: str, name: str) -> Grade:
     if "." not in name and _CLASS.match(name) and _within(module, _CLASSES_OF):
         return Grade.INERT_KNOWN
     return Grade.INERT_KNOWN if _within(module, _FUNCTIONS_OF) and "." not in name else Grade.UNKNOWN
+
+
+def is_name(module: str, name: str) -> bool:
+    """Whether a module and a name are spelled as Python's own are: a line of text is not."""
+    return _PLAIN.fullmatch(module) is not None and _PLAIN.fullmatch(name) is not None
 
 
 def modern(module: str, name: str) -> tuple[str, str]:

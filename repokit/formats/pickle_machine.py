@@ -12,6 +12,8 @@ from repokit.printable import printable
 MAX_DEPTH: Final = 5000  # open marks: containers that are being filled; pickle itself gives up at about 500
 MAX_NAME: Final = 1024  # characters of a module or name
 MAX_GLOBALS: Final = 10_000  # different ones in a pickle; a checkpoint names fewer than 100
+MAX_NAMED: Final = 300_000  # times that any is named; picklers name each once and recall it
+MAX_FAR: Final = 100_000  # values that are not numbered one after another
 MAX_LINE: Final = 1024 * 1024  # characters of an argument of protocol 0
 
 
@@ -29,7 +31,9 @@ class Machine:
     Attributes:
         stack: Of values, since the last open mark: nothing below a mark can be reached, as in CPython.
         below: The stacks under each open mark.
-        memo: Values by number. A dict, because a program may use any number.
+        memo: Values by number, as picklers number them: one after another.
+        far: The values of all other numbers.
+        named: How many opcodes named a global, or called what is none.
         objects: How many values were made that take memory of their own.
         found: Where each global was first named, and how often: by module, name and opcode.
         persistent: Every persistent id, in the order in which they were met.
@@ -42,10 +46,12 @@ class Machine:
         "_makers",
         "below",
         "data",
+        "far",
         "found",
         "lookup",
         "lookups",
         "memo",
+        "named",
         "objects",
         "opcode_at",
         "persistent",
@@ -61,7 +67,9 @@ class Machine:
         self.stopped = False
         self.stack: list[Value] = []
         self.below: list[list[Value]] = []
-        self.memo: dict[int, Value] = {}
+        self.memo: list[Value] = []
+        self.far: dict[int, Value] = {}
+        self.named = 0
         self.objects = 0
         self.persistent: list[PersistentId] = []
         self.found: dict[tuple[str, str, str], tuple[int, int]] = {}
@@ -108,14 +116,25 @@ class Machine:
 
     def remember(self, number: int) -> None:
         """Puts the top of the stack into the memo."""
-        self.memo[number] = self.stack[-1]
+        memo = self.memo
+        if number < len(memo):
+            memo[number] = self.stack[-1]
+        elif number == len(memo):
+            memo.append(self.stack[-1])
+            self.far.pop(number, None)
+        else:
+            self.far[number] = self.stack[-1]
+            if len(self.far) > MAX_FAR:
+                raise Broken(f"it numbers more than {MAX_FAR:,} values as no pickler does")
 
     def recall(self, number: int) -> None:
         """Pushes a value of the memo."""
         try:
             value = self.memo[number]
-        except KeyError:
-            raise Broken(f"it recalls {number:,}, which it has not stored") from None
+        except IndexError:
+            if number not in self.far:
+                raise Broken(f"it recalls {number:,}, which it has not stored") from None
+            value = self.far[number]
         if value is self.lookup:
             self.lookups += 1
         self.stack.append(value)
@@ -139,6 +158,9 @@ class Machine:
         """Counts a global; the first position stays."""
         position, times = self.found.get((module, name, via), (self.opcode_at, 0))
         self.found[module, name, via] = position, times + 1
+        self.named += 1
+        if self.named > MAX_NAMED:
+            raise Broken(f"it names globals more than {MAX_NAMED:,} times")
         if len(self.found) > MAX_GLOBALS:
             raise Broken(f"it names more than {MAX_GLOBALS:,} different globals")
 
@@ -169,6 +191,8 @@ class Machine:
         callee = _class_of(callee)
         if type(callee) is not Global:
             self.note_computed(callee, via)
+            if not isinstance(callee, (Opaque, PersistentId)):
+                raise Broken(f"it calls {_shown(callee)}")
             return Opaque(callee, args)
         if callee is self.lookup and _is_member(args):
             self._inert_lookups += 1

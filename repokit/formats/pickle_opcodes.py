@@ -5,23 +5,17 @@ Names, arguments and effects are those of CPython's Lib/pickletools.py.
 
 from __future__ import annotations
 
-import codecs
-import re
-import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, TypeVar
 
 from repokit.formats.pickle_machine import MAX_DEPTH, Broken, Machine
+from repokit.formats.pickle_scalars import SCALARS, Opcode, integer, utf8
 from repokit.formats.pickle_values import Global, Opaque, Pairs, PersistentId, Unordered, Value
 from repokit.printable import printable
 
-MAX_INT_BYTES: Final = 64  # of a long; torch's magic number has 10
-MAX_INT_TEXT: Final = 160  # digits of as many bytes
 HIGHEST_PROTOCOL: Final = 5
 
-Opcode = Callable[[Machine], None]
 _Item = TypeVar("_Item")
-_FLOAT: Final = struct.Struct(">d")
 
 
 # ------------------------------------------------------------------------------------------------ frame of a program
@@ -42,147 +36,6 @@ def _stop(machine: Machine) -> None:
     if machine.below or len(machine.stack) != 1:
         raise Broken("it stops with an open mark or more than one value")
     machine.stopped = True
-
-
-# ------------------------------------------------------------------------------------------------ scalars
-
-
-def _none(machine: Machine) -> None:
-    machine.stack.append(None)
-
-
-def _true(machine: Machine) -> None:
-    machine.stack.append(True)
-
-
-def _false(machine: Machine) -> None:
-    machine.stack.append(False)
-
-
-def _binint(machine: Machine) -> None:
-    machine.stack.append(int.from_bytes(machine.take(4), "little", signed=True))
-
-
-def _binint1(machine: Machine) -> None:
-    position = machine.position
-    machine.position = position + 1
-    machine.stack.append(machine.data[position])
-
-
-def _binint2(machine: Machine) -> None:
-    machine.stack.append(machine.number(2))
-
-
-def _long1(machine: Machine) -> None:
-    _long(machine, machine.number(1))
-
-
-def _long4(machine: Machine) -> None:
-    _long(machine, machine.number(4))
-
-
-def _long(machine: Machine, length: int) -> None:
-    if length > MAX_INT_BYTES:
-        raise Broken(f"it has an integer of {length:,} bytes")
-    machine.stack.append(int.from_bytes(machine.take(length), "little", signed=True))
-
-
-def _int_text(machine: Machine) -> None:
-    line = machine.line()
-    machine.stack.append({b"00": False, b"01": True}[line] if line in {b"00", b"01"} else _integer(line))
-
-
-def _long_text(machine: Machine) -> None:
-    machine.stack.append(_integer(machine.line().removesuffix(b"L")))
-
-
-def _integer(line: bytes) -> int:
-    if len(line) > MAX_INT_TEXT:
-        raise Broken(f"it has an integer of {len(line):,} digits")
-    try:
-        return int(line, 0)
-    except ValueError:
-        raise Broken("it has an integer that is none") from None
-
-
-def _float_text(machine: Machine) -> None:
-    line = machine.line()
-    try:
-        machine.stack.append(float(line))
-    except ValueError:
-        raise Broken("it has a floating-point number that is none") from None
-
-
-def _binfloat(machine: Machine) -> None:
-    machine.stack.append(_FLOAT.unpack(machine.take(8))[0])
-
-
-# ------------------------------------------------------------------------------------------------ text and bytes
-
-
-def _text_of(width: int) -> Opcode:
-    def push(machine: Machine) -> None:
-        position = machine.position
-        machine.position = start = position + width
-        raw = machine.take(int.from_bytes(machine.data[position:start], "little"))
-        machine.objects += 1
-        machine.stack.append(_utf8(raw))
-
-    return push
-
-
-def _utf8(raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        raise Broken("it has text that is not UTF-8") from None
-
-
-def _bytes_of(width: int) -> Opcode:
-    def push(machine: Machine) -> None:
-        machine.objects += 1
-        machine.stack.append(machine.take(machine.number(width)))
-
-    return push
-
-
-def _string_of(width: int) -> Opcode:
-    """A str of Python 2: text where it is UTF-8 (torch.load asks for that), else bytes."""
-
-    def push(machine: Machine) -> None:
-        machine.objects += 1
-        machine.stack.append(_python2(machine.take(machine.number(width))))
-
-    return push
-
-
-def _python2(raw: bytes) -> str | bytes:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return raw
-
-
-def _string_text(machine: Machine) -> None:
-    line = machine.line()
-    if len(line) < 2 or line[:1] not in {b'"', b"'"} or line[:1] != line[-1:]:
-        raise Broken("it has a string without quotes")
-    if not _ESCAPED.fullmatch(line, 1, len(line) - 1):
-        raise Broken("it has a string with an invalid escape")
-    machine.objects += 1
-    machine.stack.append(_python2(codecs.escape_decode(line[1:-1])[0]))
-
-
-# What repr() wrote in Python 2, and the other escapes that `escape_decode` knows: any other one makes it warn.
-_ESCAPED: Final = re.compile(rb"""(?:[^\\]|\\(?:[\\'"abfnrtv]|[0-3]?[0-7]{1,2}|x[0-9a-fA-F]{2}))*""")
-
-
-def _unicode_text(machine: Machine) -> None:
-    try:
-        machine.stack.append(machine.line().decode("raw-unicode-escape"))
-    except UnicodeDecodeError:
-        raise Broken("it has text with an invalid escape") from None
-    machine.objects += 1
 
 
 # ------------------------------------------------------------------------------------------------ stack and memo
@@ -215,7 +68,9 @@ def _dup(machine: Machine) -> None:
 
 
 def _get_text(machine: Machine) -> None:
-    machine.recall(_integer(machine.line()))
+    if (number := integer(machine.line())) < 0:
+        raise Broken("it recalls a negative number")
+    machine.recall(number)
 
 
 def _binget(machine: Machine) -> None:
@@ -229,7 +84,7 @@ def _long_binget(machine: Machine) -> None:
 
 
 def _put_text(machine: Machine) -> None:
-    if (number := _integer(machine.line())) < 0:
+    if (number := integer(machine.line())) < 0:
         raise Broken("it stores a value under a negative number")
     machine.remember(number)
 
@@ -237,17 +92,21 @@ def _put_text(machine: Machine) -> None:
 def _binput(machine: Machine) -> None:
     position = machine.position
     machine.position = position + 1
-    machine.memo[machine.data[position]] = machine.stack[-1]
+    machine.remember(machine.data[position])
 
 
 def _long_binput(machine: Machine) -> None:
     position = machine.position
     machine.position = end = position + 4
-    machine.memo[int.from_bytes(machine.data[position:end], "little")] = machine.stack[-1]
+    number = int.from_bytes(machine.data[position:end], "little")
+    if number == len(machine.memo):  # nearly always
+        machine.memo.append(machine.stack[-1])
+    else:
+        machine.remember(number)
 
 
 def _memoize(machine: Machine) -> None:
-    machine.remember(len(machine.memo))
+    machine.remember(len(machine.memo) + len(machine.far))
 
 
 # ------------------------------------------------------------------------------------------------ containers
@@ -327,7 +186,12 @@ def _dict(machine: Machine) -> None:
 def _setitem(machine: Machine) -> None:
     value = machine.stack.pop()
     key = machine.stack.pop()
-    _set_pairs(machine, [key, value])
+    target = machine.stack[-1]
+    if type(target) is Pairs:
+        machine.objects += 1
+        target.pairs.append((key, value))
+    else:
+        _set_pairs(machine, [key, value])
 
 
 def _setitems(machine: Machine) -> None:
@@ -378,7 +242,7 @@ def _article(value: Value) -> str:
 
 
 def _global(machine: Machine) -> None:
-    module, name = _utf8(machine.line()), _utf8(machine.line())
+    module, name = utf8(machine.line()), utf8(machine.line())
     machine.push_global(module, name, "GLOBAL")
 
 
@@ -394,7 +258,7 @@ def _stack_global(machine: Machine) -> None:
 
 
 def _inst(machine: Machine) -> None:
-    module, name = _utf8(machine.line()), _utf8(machine.line())
+    module, name = utf8(machine.line()), utf8(machine.line())
     callee = machine.name(module, name, "INST")
     arguments = tuple(machine.close_mark())
     machine.stack.append(machine.call(callee, arguments, "INST"))
@@ -442,7 +306,7 @@ def _build(machine: Machine) -> None:
 
 
 def _persid(machine: Machine) -> None:
-    machine.stack.append(_utf8(machine.line()))
+    machine.stack.append(utf8(machine.line()))
     _binpersid(machine)
 
 
@@ -471,32 +335,10 @@ def _unknown(machine: Machine) -> None:
 
 
 _OPCODES: Final[dict[bytes, Opcode]] = {
+    **SCALARS,
     b"\x80": _proto,
     b"\x95": _frame,
     b".": _stop,
-    b"N": _none,
-    b"\x88": _true,
-    b"\x89": _false,
-    b"J": _binint,
-    b"K": _binint1,
-    b"M": _binint2,
-    b"\x8a": _long1,
-    b"\x8b": _long4,
-    b"I": _int_text,
-    b"L": _long_text,
-    b"F": _float_text,
-    b"G": _binfloat,
-    b"X": _text_of(4),
-    b"\x8c": _text_of(1),
-    b"\x8d": _text_of(8),
-    b"V": _unicode_text,
-    b"B": _bytes_of(4),
-    b"C": _bytes_of(1),
-    b"\x8e": _bytes_of(8),
-    b"\x96": _bytes_of(8),  # BYTEARRAY8
-    b"T": _string_of(4),
-    b"U": _string_of(1),
-    b"S": _string_text,
     b"(": _mark,
     b"0": _pop,
     b"1": _pop_mark,

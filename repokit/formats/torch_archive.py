@@ -147,7 +147,7 @@ def _zip64(tail: bytes, locator: bytes, file_size: int, path: str) -> tuple[int,
     expected = file_size - _END.size - _LOCATOR.size - _END64.size
     record = tail[: _END64.size]
     if disk or disks != 1 or position != expected or len(tail) < _END64.size + _LOCATOR.size + _END.size:
-        raise MalformedFile("has a 64-bit directory elsewhere than at its end", why=_WHY, path=path)
+        raise MalformedFile("has bytes before its first member, or its 64-bit directory elsewhere", why=_WHY, path=path)
     signature, length, _, _, disk, first_disk, here, members, directory, start = _END64.unpack(record)
     if signature != _END64_SIGNATURE or length != _END64.size - 12 or disk or first_disk or here != members:
         raise MalformedFile("has a 64-bit directory that is none", why=_WHY, path=path)
@@ -159,8 +159,9 @@ _TRUNCATED: Final = "an archive that was cut off, or added to, has lost its dire
 
 def _no_end(read: Read, file_size: int) -> tuple[str]:
     tail = read(max(0, file_size - _FULL16 - _END.size), min(file_size, _FULL16 + _END.size))
-    if (position := tail.rfind(_END_SIGNATURE)) >= 0:
-        return (f"has {len(tail) - position - _END.size:,} bytes behind its directory",)
+    behind = len(tail) - tail.rfind(_END_SIGNATURE) - _END.size
+    if _END_SIGNATURE in tail and behind > 0:
+        return (f"has {behind:,} bytes behind its directory",)
     return ("has no directory at its end: truncated",)
 
 
@@ -241,11 +242,11 @@ def _extra(extras: bytes, kind: int) -> bytes:
 
 def _check_extents(members: list[Member], directory: int, path: str) -> None:
     """Members lie one behind the other from byte 0 on; only their headers and paddings lie between."""
-    if members and (first := min(member.header for member in members)):
+    if first := min((member.header for member in members), default=directory):
         raise MalformedFile(f"has {size(first)} before its first member", why=_WHY, path=path)
     ordered = sorted(members, key=lambda member: member.header)
-    ends = [*(member.header for member in ordered[1:]), directory]
-    for member, end in zip(ordered, ends, strict=True):
+    ends = [member.header for member in ordered[1:]]
+    for member, end in zip(ordered, [*ends, directory], strict=False):
         least = member.header + _LOCAL.size + len(member.name.encode()) + member.packed
         if least > end:
             what = f"takes {member.packed:,} bytes and reaches into what follows it"

@@ -192,6 +192,8 @@ class _Search:
 
     def choice(self, mapping: Pairs, at: tuple[str, ...]) -> str | None:
         """The key to go on with, or None where the tensors are here."""
+        if is_optimizer(mapping):
+            raise self.nothing(mapping, at)
         direct = [key if isinstance(key, str) else describe(key) for key, value in mapping.pairs if is_tensor(value)]
         holders = self.holders(mapping)
         models = [key for key in holders if key in MODEL_KEYS]

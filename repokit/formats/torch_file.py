@@ -17,7 +17,7 @@ from repokit.formats.torch_archive import ends_as_zip, is_zip
 from repokit.formats.torch_containers import LeftOut, choose
 from repokit.formats.torch_legacy import open_legacy, scan_streams
 from repokit.formats.torch_tensors import MAX_EXPANDED, StoredTensor, stored_tensor
-from repokit.formats.torch_zip import Opened, open_zip, pickle_in_array, scan_zip
+from repokit.formats.torch_zip import Opened, is_pickled, open_zip, pickle_in_array, scan_zip
 from repokit.printable import size
 
 __all__ = ["FoundGlobal", "Grade", "LeftOut", "StoredTensor", "TorchFile", "check_trusted", "read_torch_file", "scan"]
@@ -76,7 +76,7 @@ def read_torch_file(read: Read, file_size: int, path: str, *, container: str | N
 
 def _opened(read: Read, file_size: int, path: str) -> Opened:
     head = _head(read, file_size, path)
-    if is_zip(head) or ends_as_zip(read, file_size):
+    if is_zip(head) or (not is_pickled(head) and ends_as_zip(read, file_size)):
         return open_zip(read, file_size, path)
     _refuse_others(head, path)
     return open_legacy(read, file_size, path)

@@ -75,13 +75,14 @@ class _Streams:
         return MalformedFile(what, why=_DAMAGED, path=self._path, place=place)
 
     def _fetch(self) -> bool:
-        """Twice as much of the file, from its beginning; False where there is no more to have."""
-        length = min(2 * len(self._data), self.size, MAX_PICKLE)
-        if length <= len(self._data):
+        """Four times as much of the file, from its beginning; False where there is no more to have."""
+        before = len(self._data)
+        length = min(4 * before, self.size, MAX_PICKLE)
+        if length <= before:
             return False
-        more = self._read(len(self._data), length - len(self._data))
-        self._data += more
-        return bool(more)
+        self._data = b""  # before the next piece is read: both together may be too much
+        self._data = self._read(0, length)
+        return len(self._data) > before
 
 
 def open_legacy(read: Read, file_size: int, path: str) -> Opened:

@@ -16,7 +16,7 @@ from repokit.formats.inert_pickle import (
     merged,
     unreadable,
 )
-from repokit.formats.pickle_globals import FoundGlobal, Grade
+from repokit.formats.pickle_globals import FoundGlobal, Grade, is_name
 from repokit.formats.pickle_values import PersistentId, Value
 from repokit.formats.torch_archive import (
     STORED,
@@ -250,7 +250,7 @@ def _scanned(read: Read, member: Member, path: str, *, within: str = "", depth: 
     try:
         streams = interpret_all(data, path=path, member=name, start=start)
     except UnreadablePickle as error:
-        attack = any(one.grade is Grade.EXECUTES for one in error.globals)
+        attack = any(one.grade is Grade.EXECUTES and is_name(one.module, one.name) for one in error.globals)
         if by_name or start or is_pickled(data) or attack:
             raise
         return ()  # text, or values of something else

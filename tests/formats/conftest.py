@@ -1,0 +1,8 @@
+"""Makes the writer of torch files importable under its own name."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
