@@ -16,7 +16,7 @@ from repokit.formats.signature import identify
 from repokit.formats.torch_archive import ends_as_zip, is_zip
 from repokit.formats.torch_containers import LeftOut, choose
 from repokit.formats.torch_legacy import open_legacy, scan_streams
-from repokit.formats.torch_tensors import MAX_EXPANDED, StoredTensor, stored_tensor
+from repokit.formats.torch_tensors import MAX_EXPANDED, Storage, StoredTensor, stored_tensor
 from repokit.formats.torch_zip import Opened, is_pickled, open_zip, pickle_in_array, scan_zip
 from repokit.printable import size
 
@@ -50,7 +50,9 @@ class TorchFile(NamedTuple):
         return _executing(self.globals)
 
 
-def read_torch_file(read: Read, file_size: int, path: str, *, container: str | None = None) -> TorchFile:
+def read_torch_file(
+    read: Read, file_size: int, path: str, *, container: str | None = None, placed: bool = True
+) -> TorchFile:
     """Reads a checkpoint, but none of its tensors' bytes. Call `check_trusted` before anything is made of it.
 
     Args:
@@ -58,6 +60,8 @@ def read_torch_file(read: Read, file_size: int, path: str, *, container: str | N
         file_size: Bytes in the whole file.
         path: For messages.
         container: Where the tensors are, if a person has said it.
+        placed: Whether the offsets are wanted. They take one small read a storage, which over a network is a request;
+            without them every `offset` counts from the beginning of the tensor's storage.
 
     Raises:
         MalformedFile: It is no checkpoint, cut off, contradicts itself, or runs code and has no tensors besides.
@@ -67,11 +71,15 @@ def read_torch_file(read: Read, file_size: int, path: str, *, container: str | N
     try:
         opened = _opened(read, file_size, path)
         found = opened.globals
-        return _table(opened, path, container)
+        return _table(opened if placed else opened._replace(locate=_nowhere), path, container)
     except (MalformedFile, UnsupportedSource) as error:
         # An attack is what there is to say, not the shape that it came in.
         _check(error.globals if isinstance(error, UnreadablePickle) else found, path)
         raise
+
+
+def _nowhere(_storage: Storage) -> int:
+    return 0
 
 
 def _opened(read: Read, file_size: int, path: str) -> Opened:

@@ -6,7 +6,8 @@ The pickles are a magic number, the protocol 1001, facts about the machine, the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Final
 
 from repokit.errors import MalformedFile, UnsupportedSource
@@ -103,12 +104,17 @@ def open_legacy(read: Read, file_size: int, path: str) -> Opened:
     keys = streams.next().value
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys) or len(set(keys)) != len(keys):
         raise MalformedFile("has no list of storage keys behind its object", why=_DAMAGED, path=path)
-    begins = _begins(_declared(body.persistent, path), keys, streams)
+    declared = _declared(body.persistent, path)
+
+    @cache
+    def begins() -> Mapping[str, int]:
+        """When the first offset is asked for: a count is read for each storage."""
+        return _begins(declared, keys, streams)
 
     def locate(storage: Storage) -> int:
-        if storage.key not in begins:
+        if storage.key not in begins():
             raise streams.damaged(f"storage {printable(storage.key, 80)}", "is missing: a tensor has no values")
-        return begins[storage.key]
+        return begins()[storage.key]
 
     return Opened("legacy", body.value, streams.globals, locate)
 

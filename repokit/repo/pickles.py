@@ -6,6 +6,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from repokit.errors import MalformedFile, UnsupportedSource
 from repokit.formats.signature import LFS_POINTER, is_pickle
 from repokit.formats.torch_file import read_torch_file, scan
 from repokit.repo.source import Kind
@@ -83,7 +84,10 @@ class Pickles:
         return self._repository.remember(("pickle globals", path), lambda: self._globals(path))
 
     def _globals(self, path: str) -> tuple[FoundGlobal, ...]:
-        return scan(partial(self._repository.source.read, path), self._repository.files[path].size, path)
+        try:
+            return self.table(path).globals
+        except (MalformedFile, UnsupportedSource):  # not a checkpoint, or not one whose tensors could be published
+            return scan(partial(self._repository.source.read, path), self._repository.files[path].size, path)
 
     def table(self, path: str) -> TorchFile:
         """The tensors of a file.
@@ -95,7 +99,8 @@ class Pickles:
         return self._repository.remember(("torch file", path), lambda: self._table(path))
 
     def _table(self, path: str) -> TorchFile:
-        return read_torch_file(partial(self._repository.source.read, path), self._repository.files[path].size, path)
+        size = self._repository.files[path].size
+        return read_torch_file(partial(self._repository.source.read, path), size, path, placed=False)
 
     def copies(self) -> Mapping[tuple[str, ...], tuple[str, ...]]:
         """Pickled weights to the safetensors files that loaders take instead of them, set by set.
