@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repokit.api.reading import open_repository
-from repokit.api.recipes import PYPROJECT, RECIPE, recipe_of
+from repokit.api.reading import Read, address_of, open_repository, read_of
+from repokit.api.recipes import PYPROJECT, RECIPE, read_recipe, recipe_of
 from repokit.errors import InputError, InternalError, MissingInput, Stopped, UsageError
 from repokit.linter.finding import Finding, Report, Severity
 from repokit.linter.selection import Ignore, Selection
@@ -18,30 +18,38 @@ from repokit.repo.repository import Repository
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from repokit.hub.address import Address
     from repokit.linter.places import Locate
     from repokit.repo.source import Source
-    from repokit.schema.recipe import Lint
+    from repokit.schema.recipe import Lint, Recipe
 
 
 @dataclass(frozen=True)
 class Linted:
-    """A report, and what its reporters need to find lines in the files it speaks of."""
+    """A report, and what its reporters need to find lines in the files it speaks of.
+
+    Attributes:
+        read: What was read of the Hub; None for a directory.
+    """
 
     report: Report
     locate: Locate
+    read: Read | None = None
 
 
-def lint(target: str | Path, *, selection: Selection | None = None) -> Linted:
-    """Checks a directory.
+def lint(target: str | Path, *, selection: Selection | None = None, token: str | None = None) -> Linted:
+    """Checks a directory, or a revision on the Hub without its weights; see `open_repository`.
 
     Raises:
         MissingInput, UsageError: The target, or a rule that the selection names, does not exist.
+        RevisionNotFound, NotAuthorized, HubUnreachable: The Hub does not give it.
     """
-    with open_repository(target) as repository:
+    with open_repository(target, token=token) as repository:
         if not repository.holds_model:
             what = "holds no model: no config.json and no weights at its top"
-            raise MissingInput(what, path=str(target), hint="name the directory of one repository")
-        return _lint(repository, selection or Selection())
+            raise MissingInput(what, path=str(target), hint="name the directory, or the revision, of one model")
+        linted = _lint(repository, selection or Selection())
+        return replace(linted, read=read_of(repository))
 
 
 def _lint(repository: Repository, selection: Selection) -> Linted:
@@ -60,14 +68,16 @@ def _lint(repository: Repository, selection: Selection) -> Linted:
 
 
 def settings_for(target: str | Path) -> tuple[Selection, str | None]:
-    """The lint settings that hold for a directory, and the file that they are from: None where there are none.
+    """The lint settings that hold for a target, and the file that they are from: None where there are none.
 
-    Those of ./repokit.yaml where it builds the directory, else `[tool.repokit.lint]` of ./pyproject.toml.
+    Those of ./repokit.yaml where it builds the directory or names the repository on the Hub, else
+    `[tool.repokit.lint]` of ./pyproject.toml.
 
     Raises:
         RecipeError: One of the two is there and cannot be read.
     """
-    if (recipe := recipe_of(Path(target), None)) is not None:
+    recipe = _recipe_for(address_of(target)) or recipe_of(Path(target), None)
+    if recipe is not None:
         found, origin = recipe.lint, RECIPE
     elif Path(PYPROJECT).is_file():
         from repokit.schema.recipe_file import read_lint
@@ -76,6 +86,14 @@ def settings_for(target: str | Path) -> tuple[Selection, str | None]:
     else:
         return Selection(), None
     return selection_of(found), origin if found.select or found.ignore or found.per_file else None
+
+
+def _recipe_for(address: Address | None) -> Recipe | None:
+    """The recipe that lies here, if it is the one of this repository on the Hub."""
+    if address is None or not Path(RECIPE).is_file():
+        return None
+    recipe = read_recipe(RECIPE)
+    return recipe if recipe.repo == address.repo_id else None
 
 
 def selection_of(lint_settings: Lint) -> Selection:

@@ -2,20 +2,52 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
-from repokit.errors import MissingInput, UsageError
+from repokit.errors import MissingInput, RevisionNotFound, UsageError
+from repokit.hub.address import parse
 from repokit.printable import printable
 from repokit.repo.directory import Directory
 from repokit.repo.repository import Repository
 
+if TYPE_CHECKING:
+    from repokit.hub.address import Address
+    from repokit.repo.hub import HubRevision
 
-def open_repository(target: str | Path) -> Repository:
-    """The repository in a directory. Close it, or use it as a context manager.
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was read of the Hub.
+
+    Attributes:
+        asked: The repository that was asked for.
+        repo_id: Where it lies today: the new name of one that was renamed.
+        commit: What the revision stood for.
+        requests: To the Hub; redirects to its storage are parts of them.
+        bytes: Bodies of answers.
+    """
+
+    asked: str
+    repo_id: str
+    commit: str
+    requests: int
+    bytes: int
+
+
+def open_repository(target: str | Path, *, token: str | None = None) -> Repository:
+    """The repository in a directory, or at a revision on the Hub. Close it, or use it as a context manager.
+
+    Args:
+        target: What exists as a directory is one. Else `org/name`, `org/name@revision`, `hf://...` or the address of
+            a page of the Hub: the small files and the beginnings of the large ones are read at once.
+        token: For the Hub, instead of HF_TOKEN or a login.
 
     Raises:
         MissingInput: There is no such directory.
-        UsageError: The target is something that this version does not read.
+        UsageError: The target is a file, or an address that leads elsewhere.
+        RevisionNotFound, NotAuthorized, HubUnreachable: The Hub does not give it.
     """
     path = Path(target)
     if path.is_dir():
@@ -23,8 +55,44 @@ def open_repository(target: str | Path) -> Repository:
     if path.is_file():
         hint = f"name its directory: {path.parent}"
         raise UsageError(f"{printable(target)} is a file; a repository is a directory", hint=hint)
+    address = address_of(target)
+    if address is None:
+        hint = "name a directory, or org/name or org/name@revision on the Hub"
+        raise MissingInput("does not exist", path=str(target), hint=hint)
+    return Repository(_opened(address, str(target), token))
+
+
+def address_of(target: str | Path) -> Address | None:
+    """The address that a target is; None where it exists as a directory or a file, or can only be a path."""
     text = str(target)
-    if text.startswith(("hf://", "https://")) or (text.count("/") == 1 and not text.startswith((".", "/", "~"))):
-        hint = f"hf download {printable(text)} --local-dir DIR, then repokit lint DIR"
-        raise UsageError(f"{printable(text)} is not a directory; this version reads directories only", hint=hint)
-    raise MissingInput("does not exist", path=text, hint="name a directory")
+    if Path(target).exists() or _in_a_folder(text):
+        return None
+    return parse(text)
+
+
+def _in_a_folder(text: str) -> bool:
+    """Whether a target that looks like `org/name` begins with a folder that is here: a mistyped path."""
+    first, slash, rest = text.partition("/")
+    return bool(slash) and "@" not in text and "/" not in rest and Path(first).is_dir()
+
+
+def _opened(address: Address, target: str, token: str | None) -> HubRevision:
+    from repokit.hub.revision_reader import RevisionReader
+    from repokit.repo.hub import HubRevision
+
+    try:
+        return HubRevision.open(address, RevisionReader(str(address), token=token))
+    except RevisionNotFound as error:
+        if target == address.repo_id and error.hint:  # it may have been meant as a path
+            error.hint = f"{error.hint}; there is no directory {printable(target)} either"
+        raise
+
+
+def read_of(repository: Repository) -> Read | None:
+    """What was read of the Hub so far for this repository; None where it lies elsewhere."""
+    source = repository.source
+    if not hasattr(source, "reader"):  # by what it has, so that a directory needs no module of the Hub
+        return None
+    revision = cast("HubRevision", source)
+    asked = revision.label.partition("@")[0]
+    return Read(asked, *revision.commit, revision.reader.requests, revision.reader.bytes_read)

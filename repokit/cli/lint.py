@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from repokit.cli.console import Console, Format, chosen
-from repokit.cli.options import FormatOption, JsonOption, QuietOption
+from repokit.cli.options import FormatOption, JsonOption, QuietOption, TokenOption
+from repokit.cli.report import show_read
 from repokit.printable import count, printable
 
 
@@ -22,12 +23,13 @@ class FailOn(StrEnum):
 
 
 def lint(
-    target: Annotated[str, typer.Argument(help="A directory.")] = ".",
+    target: Annotated[str, typer.Argument(help="A directory, org/name[@revision], or an address on the Hub.")] = ".",
     select: Annotated[
         list[str] | None, typer.Option("--select", help="Only these rules: codes, families or names.")
     ] = None,
     ignore: Annotated[list[str] | None, typer.Option("--ignore", help="Not these rules.")] = None,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit 1 from this severity on.")] = FailOn.ERROR,
+    token: TokenOption = None,
     format_: FormatOption = Format.AUTO,
     json_: JsonOption = False,
     quiet: QuietOption = False,
@@ -42,7 +44,8 @@ def lint(
         console.stage("settings", f"{origin}, {count(len(settings.ignore), 'waiver')}")
     waived = tuple(api.Ignore(word, "command line") for word in _words(ignore))
     selection = api.Selection(_words(select) or settings.select, (*settings.ignore, *waived), settings.per_file)
-    linted = api.lint(target, selection=selection)
+    linted = api.lint(target, selection=selection, token=token)
+    show_read(linted.read, console)
     match console.format:
         case Format.JSON:
             from repokit.linter.reporters import json  # Pydantic models, which the others do without

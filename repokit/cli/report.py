@@ -1,13 +1,14 @@
-"""The findings of a gate, beside what a build or a push was asked for."""
+"""What stands beside that which was asked for: the findings of a gate, and what was read of the Hub."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from repokit.printable import count
+from repokit.printable import count, printable, size
 
 if TYPE_CHECKING:
     from repokit.api import Gate
+    from repokit.api.reading import Read
     from repokit.cli.console import Console
 
 
@@ -25,3 +26,12 @@ def show_report(gate: Gate, console: Console) -> None:
     notes = report.count(Severity.NOTE)
     found = f"{count(notes, 'note')}" if notes else "clean"
     console.stage("lint", f"{found}, {count(len(report.coverage.checked), 'rule')} checked")
+
+
+def show_read(read: Read | None, console: Console) -> None:
+    """One line on stderr: which commit it was, and what it cost."""
+    if read is not None:
+        if read.asked != read.repo_id:
+            console.warn(f"{printable(read.asked)} is called {printable(read.repo_id)} now")
+        cost = f"{count(read.requests, 'request')}, {size(read.bytes)}"
+        console.stage("read", f"commit {read.commit[:12]} of {printable(read.repo_id)}: {cost}")

@@ -34,6 +34,10 @@ LOGIN_HINT: Final = "hf auth login, or set HF_TOKEN (lint and build need no logi
 _TOKEN: Final = re.compile(r"(?:hf|api_org)_[A-Za-z0-9]{20,}|(?i:bearer)\s+\S+")
 # The statuses that http_backoff retries: the Hub is busy, or something before it is.
 _BUSY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+# `Network error: Request error: HTTP status client error (404 Not Found), domain: ...`; hf_xet 1.8.
+_XET_SAID: Final = re.compile(
+    r"(?:Network|Server|I/O|Authentication|Internal|Task) error: (?:.*HTTP status \w+ error \((?P<status>\d{3}))?",
+)
 _NOT_AN_ANSWER: Final = (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError)
 
 
@@ -87,12 +91,10 @@ def translation(error: BaseException, doing: str, target: str) -> RepokitError |
             return NotAuthorized("not logged in", why="only members may write to a repository", hint=LOGIN_HINT)
         case errors.HFValidationError():
             return UsageError(safe(error), hint="a repository is named ORG/NAME")
-        case ConnectionError() | TimeoutError():
-            return _broken(error, doing, target)
         case _ if isinstance(error, transport_error):
             return _broken(error, doing, target)
         case OSError():
-            return PublishError(f"cannot be read: {error.strerror}", path=str(error.filename or target))
+            return _from_system(error, doing, target)
         case _ if isinstance(error, (*_NOT_AN_ANSWER, errors.HfUriError)):
             why = f"a proxy, or another service, may stand where the Hub should ({type(error).__name__})"
             return Unanswered(f"could not {doing} of {target}: the answer is not the Hub's", why=why)
@@ -109,8 +111,39 @@ def _broken(error: BaseException, doing: str, target: str) -> Unanswered:
     return Unanswered(f"could not {doing} of {target}: {said}", why=why, connected=connected)
 
 
+def _from_system(error: OSError, doing: str, target: str) -> RepokitError:
+    if error.errno is None and (found := _XET_SAID.match(str(error))):
+        return _from_xet(error, found, doing, target)
+    if isinstance(error, ConnectionError | TimeoutError):
+        return _broken(error, doing, target)
+    return PublishError(f"cannot be read: {error.strerror}", path=str(error.filename or target))
+
+
+def _from_xet(error: OSError, said: re.Match[str], doing: str, target: str) -> RepokitError:
+    """hf_xet has no classes for what went wrong; its sentences begin with the kind, and may hold a status."""
+    failed = f"could not {doing} of {target}: {safe(error)}"
+    match int(said["status"] or 0):
+        case 401:
+            return NotAuthorized(failed, why="the token is wrong or has expired", hint=LOGIN_HINT)
+        case 403:
+            return NotAuthorized(failed, why="the token may not do this", hint="use a token with write access")
+        case 404:
+            why = "the Hub gives out no token for xet storage"
+            return PublishError(failed, why=why, hint="send large files the older way: set HF_HUB_DISABLE_XET=1")
+        case status if status in _BUSY:
+            return Unanswered(failed, why=f"HTTP {status}")
+        case 0 if "decoding" in str(error):
+            return Unanswered(failed, why="a proxy, or another service, may stand where the xet storage should")
+        case 0 if isinstance(error, ConnectionError):
+            return Unanswered(failed, why="the connection to the xet storage broke")
+    hint = "run the same command again, or set HF_HUB_DISABLE_XET=1 to send large files the older way"
+    return PublishError(failed, why="the xet storage did not take it", hint=hint)
+
+
 def _from_cause(error: BaseException, doing: str, target: str) -> RepokitError:
     """`RuntimeError: Error while uploading 'x' to the Hub.` tells nothing; what it was raised from does."""
+    if str(error).startswith("Unexpected response from the hub"):  # the address of a pull request that is none
+        return Unanswered(f"could not {doing} of {target}: the answer is not the Hub's", why=safe(error))
     inner = translation(error.__cause__, doing, target) if error.__cause__ else None
     if inner is not None:
         inner.what = f"{safe(error)} {inner.what}"

@@ -18,6 +18,7 @@ class Kind(StrEnum):
     OUTSIDE_LINK = "link to outside of the repository"
     BROKEN_LINK = "broken link"
     SPECIAL = "device, socket or pipe"
+    FOLDER = "folder"  # listed only where its name is that of a file
 
 
 class Entry(NamedTuple):
