@@ -29,7 +29,7 @@ push: {tag: v1.0}
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Hub]:
-    with Hub(tmp_path / "hub", {"hf_rehearsal": "rehearsal"}) as running:
+    with Hub(tmp_path / "hub", {"hf_rehearsal": "rehearsal", "hf_stranger": "stranger"}) as running:
         yield running
     assert running.failures == []
 
@@ -46,7 +46,7 @@ def dist(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def push(command, hub: Hub, dist: Path, tmp_path: Path) -> Push:
-    def run(*arguments: str, token: str = "hf_rehearsal") -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, token: str = "hf_rehearsal", xet: bool = False) -> subprocess.CompletedProcess[str]:
         return command(
             "push",
             dist,
@@ -54,7 +54,7 @@ def push(command, hub: Hub, dist: Path, tmp_path: Path) -> Push:
             HF_ENDPOINT=hub.endpoint,
             HF_TOKEN=token,
             HF_HOME=str(tmp_path / "home"),
-            HF_HUB_DISABLE_XET="1",
+            HF_HUB_DISABLE_XET="0" if xet else "1",
             HF_HUB_DISABLE_TELEMETRY="1",
         )
 
@@ -67,11 +67,23 @@ def files(hub: Hub) -> set[str]:
     return set(HfApi(endpoint=hub.endpoint, token=hub.token).list_repo_files(REPO)) - {".gitattributes"}
 
 
-def test_a_new_repository(push, hub, dist):
-    done = push(REPO, "--create", "--tag", "v1.0")
+@pytest.mark.parametrize("xet", [False, True])
+def test_a_new_repository(push, hub, dist, xet):
+    done = push(REPO, "--create", "--tag", "v1.0", xet=xet)
     assert done.returncode == 0, done.stderr
     assert f"{hub.endpoint}/{REPO}/tree/v1.0" in done.stdout
     assert files(hub) == {path.name for path in dist.iterdir()}
+    assert any("/xet-write-token/" in path for _, path in hub.requests) is xet
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [([], "public, unless its organization makes new ones private"), (["--private"], "private")],
+    ids=["left open", "private"],
+)
+def test_who_will_read_a_new_repository_is_said_before(push, flags, told):
+    done = push(REPO, "--create", "--dry-run", *flags)
+    assert f"creates the repository {REPO}: {told}" in done.stderr
 
 
 def test_a_dry_run_touches_nothing(push, hub):
@@ -171,3 +183,71 @@ def test_the_commit_says_what_the_recipe_wants(push, hub, tmp_path):
     assert push("--create").returncode == 0
     commit = HfApi(endpoint=hub.endpoint, token=hub.token).list_repo_commits(REPO)[0]
     assert (commit.title, commit.message) == ("Release", "After 200 steps.")
+
+
+# Pull requests
+
+
+@pytest.fixture
+def changed(publish, dist):
+    """A published repository, and something to propose to it."""
+    publish(REPO, {path.name: path.read_bytes() for path in dist.iterdir()})
+    (dist / "notes.txt").write_text("newer")
+
+
+def test_a_pull_request_is_opened_and_named(push, hub, changed):
+    done = push(REPO, "--create-pr", "--commit-message", "Notes")
+    assert done.returncode == 0, done.stderr
+    assert "opens a pull request against main" in done.stderr
+    assert "created the pull request" in done.stdout
+    assert "on refs/pr/1" in done.stdout
+    assert f"{hub.endpoint}/{REPO}/discussions/1" in done.stdout
+    assert "notes.txt" not in files(hub)
+
+
+def test_a_pull_request_for_programs(push, hub, changed):
+    url = f"{hub.endpoint}/{REPO}/discussions/1"
+    result = json.loads(push(REPO, "--create-pr", "--json", token="hf_stranger").stdout)
+    assert result["pull_request"] == {"number": 1, "url": url}
+    assert (result["revision"], result["creates"], result["added"]) == ("refs/pr/1", ["pull request"], ["notes.txt"])
+
+
+def test_a_push_without_a_pull_request_for_programs(push):
+    assert json.loads(push(REPO, "--create", "--json").stdout)["pull_request"] is None
+
+
+def test_a_pull_request_is_added_to(push, hub, changed, dist):
+    push(REPO, "--create-pr")
+    (dist / "more.txt").write_text("more")
+    result = json.loads(push(REPO, "--revision", "refs/pr/1", "--json").stdout)
+    assert (result["pull_request"]["number"], result["added"]) == (1, ["more.txt"])
+
+
+def test_the_same_twice_is_one_pull_request(push, hub, changed):
+    push(REPO, "--create-pr")
+    done = push(REPO, "--create-pr")
+    assert "nothing to push, already at commit" in done.stdout
+    assert "on refs/pr/1" in done.stdout
+
+
+def test_a_dry_run_says_that_it_would_open_one(push, changed):
+    done = push(REPO, "--create-pr", "--dry-run")
+    assert "creating the pull request" in done.stdout
+
+
+def test_the_tag_of_a_recipe_is_not_given_to_a_pull_request(push, hub, changed, tmp_path):
+    (tmp_path / "repokit.yaml").write_text(RECIPE)
+    done = push("--create-pr", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "v1.0 is not made" in done.stderr
+    assert json.loads(done.stdout)["tag"] is None
+
+
+def test_a_tag_that_was_typed_is_refused(push, hub, changed):
+    done = push(REPO, "--create-pr", "--tag", "v1.0")
+    assert (done.returncode, "is not tagged" in done.stderr) == (2, True)
+
+
+def test_a_pull_request_against_another_branch_is_refused(push, changed):
+    done = push(REPO, "--create-pr", "--revision", "next")
+    assert (done.returncode, "against main only" in done.stderr) == (2, True)

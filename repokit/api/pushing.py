@@ -35,6 +35,8 @@ class PushRequest:
         description: What follows the message.
         publish_manifest: Whether repokit-manifest.json is pushed too.
         selection: Of the gate.
+        create_pr: The commit is proposed in a pull request against main.
+        untagged: The recipe's tag, which a pull request is not given.
         skipped: The recipe that lies here and was not asked, because it builds another directory.
     """
 
@@ -48,6 +50,8 @@ class PushRequest:
     publish_manifest: bool
     selection: Selection
     skipped: str | None = None
+    create_pr: bool = False
+    untagged: str | None = None
 
 
 def push_request(
@@ -60,6 +64,7 @@ def push_request(
     private: bool | None = None,
     message: str | None = None,
     description: str | None = None,
+    create_pr: bool = False,
 ) -> PushRequest:
     """Fills in from the recipe what the caller leaves open.
 
@@ -72,6 +77,7 @@ def push_request(
         private: Of a repository that is created.
         message: Of the commit.
         description: What follows the message.
+        create_pr: Propose the commit in a pull request against main.
 
     Raises:
         UsageError: Nothing says which repository to push to.
@@ -87,17 +93,23 @@ def push_request(
         hint = f"repokit push {printable(path)} ORG/NAME, or repo: in {printable(recipe or RECIPE)}"
         raise UsageError("nothing says which repository to push to", hint=hint)
     settings = found.push if found else None
+    at = revision or (settings and settings.revision) or "main"
+    recipe_tag = settings.tag if settings else None
+    # What was typed is refused together with a pull request; what a recipe says for every push is only not done.
+    untagged = recipe_tag if tag is None and (create_pr or at.startswith("refs/pr/")) else None
     return PushRequest(
         directory=path,
         repo_id=wanted,
-        revision=revision or (settings and settings.revision) or "main",
-        tag=tag or (settings.tag if settings else None),
+        revision=at,
+        tag=tag or (None if untagged else recipe_tag),
         private=settings.private if private is None and settings else private,
         message=message or (settings.commit_message if settings else None),
         description=description or (settings.commit_description if settings else None),
         publish_manifest=found is not None and found.manifest == "publish",
         selection=selection_of(found.lint) if found else Selection(),
         skipped=None if found or recipe or not Path(RECIPE).is_file() else RECIPE,
+        create_pr=create_pr,
+        untagged=untagged,
     )
 
 
@@ -109,6 +121,7 @@ def push(
     token: str | None = None,
     dry_run: bool = False,
     gate: Gate | None = None,
+    announce: Callable[[str], None] | None = None,
     approve: Callable[[Changes], None] | None = None,
     progress: Progress | None = None,
 ) -> PushResult:
@@ -121,6 +134,7 @@ def push(
         token: Instead of HF_TOKEN or a login.
         dry_run: Work out what would change, and touch nothing on the Hub.
         gate: Lints the directory; the default stops at errors.
+        announce: Told in a sentence what is going to be created, before anything is.
         approve: Looks at the changes before anything is uploaded, and raises to stop.
         progress: Told of stages and bytes.
 
@@ -138,6 +152,7 @@ def push(
         token=token,
         create=create,
         create_branch=create_branch,
+        create_pr=request.create_pr,
         private=request.private,
         tag=request.tag,
         commit_message=request.message,
@@ -145,6 +160,7 @@ def push(
         dry_run=dry_run,
         publish_manifest=request.publish_manifest,
         gate=lambda directory: chosen(Directory(directory), "push"),
+        announce=announce,
         approve=approve,
         listener=progress,
     )

@@ -22,11 +22,15 @@ def push(
     directory: Annotated[Path, typer.Argument(help="A finished repository.")],
     repo_id: Annotated[str | None, typer.Argument(help="org/name; the recipe's by default.")] = None,
     revision: Annotated[
-        str | None, typer.Option("--revision", help="An existing branch; the recipe's, then main by default.")
+        str | None,
+        typer.Option("--revision", help="An existing branch or refs/pr/N; the recipe's, then main by default."),
     ] = None,
     create: Annotated[bool, typer.Option("--create", help="Create the repository if it does not exist.")] = False,
     create_branch: Annotated[
         bool, typer.Option("--create-branch", help="Create the branch if it does not exist.")
+    ] = False,
+    create_pr: Annotated[
+        bool, typer.Option("--create-pr", help="Propose the commit in a new pull request against main.")
     ] = False,
     private: Annotated[
         bool | None, typer.Option("--private/--no-private", help="Visibility of a repository that is created.")
@@ -44,7 +48,7 @@ def push(
     json_: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Push a finished repository: lint, one commit on exactly one branch, verified, then tagged."""
+    """Push a finished repository: lint, one commit on exactly one branch or pull request, verified, then tagged."""
     from repokit import api
 
     console = Console(chosen(format_, json_=json_, quiet=quiet))
@@ -56,9 +60,12 @@ def push(
         tag=tag,
         private=private,
         message=commit_message,
+        create_pr=create_pr,
     )
     if request.skipped:
         console.warn(f"{request.skipped} builds another directory: its repo, push and lint settings were not asked")
+    if request.untagged:
+        console.warn(f"the recipe's tag {printable(request.untagged)} is not made: a pull request is not tagged")
     console.stage("target", f"{printable(request.repo_id)} at {printable(request.revision)}")
     gate = api.Gate(request.selection)
     try:
@@ -70,6 +77,7 @@ def push(
                 token=token,
                 dry_run=dry_run,
                 gate=gate,
+                announce=lambda sentence: console.say(f"  {sentence}"),
                 approve=lambda changes: _approve(changes, console, dry_run=dry_run, yes=yes),
                 progress=progress,
             )
@@ -100,19 +108,9 @@ def _approve(changes: Changes, console: Console, *, dry_run: bool, yes: bool) ->
 def _show(result: PushResult, console: Console) -> None:
     for note in result.notes:
         console.warn(note)
-    sent = sum(file.size for file in (*result.changes.added, *result.changes.changed))
-    made = f"the {' and the '.join(sorted(result.creates))}"
-    tag = f", tag {printable(result.tag)}" if result.tag else ""
-    if result.dry_run:
-        created = f", creating {made}" if result.creates else ""
-        text = f"would push {size(sent)} to {result.repo_id} at {result.revision}{created}{tag}; nothing was touched"
-    else:
-        done = "nothing to push, already at commit" if result.commit == result.parent else "commit"
-        created = f"created {made}\n" if result.creates else ""
-        verified = count(result.verified_files, "file")
-        text = f"{created}{done} {(result.commit or '')[:7]}, {verified} verified{tag}\n{result.url}"
+    request = result.pull_request
     console.result(
-        text,
+        _would(result) if result.dry_run else _done(result),
         {
             "repo": result.repo_id,
             "revision": result.revision,
@@ -120,6 +118,7 @@ def _show(result: PushResult, console: Console) -> None:
             "parent": result.parent,
             "tag": result.tag,
             "url": result.url,
+            "pull_request": {"number": request.number, "url": request.url} if request else None,
             "dry_run": result.dry_run,
             "creates": sorted(result.creates),
             "added": [file.path for file in result.changes.added],
@@ -129,3 +128,26 @@ def _show(result: PushResult, console: Console) -> None:
         },
         quiet=result.url,
     )
+
+
+def _would(result: PushResult) -> str:
+    sent = sum(file.size for file in (*result.changes.added, *result.changes.changed))
+    created = f", creating {_created(result)}" if result.creates else ""
+    place = f"{result.repo_id} at {printable(result.revision)}"
+    return f"would push {size(sent)} to {place}{created}{_tagged(result)}; nothing was touched"
+
+
+def _done(result: PushResult) -> str:
+    created = f"created {_created(result)}\n" if result.creates else ""
+    done = "nothing to push, already at commit" if result.commit == result.parent else "commit"
+    at = f" on {result.pull_request.revision}" if result.pull_request else ""
+    verified = count(result.verified_files, "file")
+    return f"{created}{done} {(result.commit or '')[:7]}{at}, {verified} verified{_tagged(result)}\n{result.url}"
+
+
+def _created(result: PushResult) -> str:
+    return f"the {' and the '.join(sorted(result.creates))}"
+
+
+def _tagged(result: PushResult) -> str:
+    return f", tag {printable(result.tag)}" if result.tag else ""

@@ -17,12 +17,13 @@ from repokit.hub.session import asking
 from repokit.printable import printable, some
 from repokit.publisher.changes import RemoteFile
 from repokit.publisher.local_tree import refuse_changed
+from repokit.publisher.pull_requests import PullRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, Discussion, HfApi
 
     from repokit.publisher.changes import LocalFile
 
@@ -39,6 +40,18 @@ class References:
 
     branches: Mapping[str, str]
     tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A commit that was made.
+
+    Attributes:
+        pull_request: The one that was opened with it, if that was asked for.
+    """
+
+    oid: str
+    pull_request: PullRequest | None = None
 
 
 class HubClient:
@@ -98,6 +111,30 @@ class HubClient:
             ids = [commit.commit_id for commit in self._api.list_repo_commits(self.repo_id, revision=revision)]
         return ids[: ids.index(parent)][::-1] if parent in ids else []
 
+    def user(self) -> str:
+        """The name of whoever is logged in."""
+        with self._asking("read the account"):
+            return str(self._api.whoami()["name"])
+
+    def open_pull_requests(self, author: str) -> list[PullRequest]:
+        """The latest first."""
+        with self._asking("list the pull requests"):
+            found = self._api.get_repo_discussions(
+                self.repo_id, author=author, discussion_type="pull_request", discussion_status="open"
+            )
+            # Asked for, and looked at again: not every Hub narrows a list down.
+            return [self._described(item) for item in found if item.is_pull_request and item.author == author]
+
+    def pull_request(self, number: int) -> PullRequest:
+        with self._asking("read the pull request", f"refs/pr/{number}"):
+            return self._described(self._api.get_discussion_details(self.repo_id, number))
+
+    def _described(self, found: Discussion) -> PullRequest:
+        return PullRequest(found.num, self._page(found.num), found.title, found.status)
+
+    def _page(self, number: int) -> str:
+        return f"{self.endpoint}/{self.repo_id}/discussions/{number}"
+
     def create_repository(self, *, private: bool | None) -> None:
         with self._asking("create the repository"):
             self._api.create_repo(self.repo_id, private=private, exist_ok=True)
@@ -133,7 +170,9 @@ class HubClient:
             hf_raise_for_status(response)
             return [safe(warning["message"]) for warning in report.get("warnings", [])]
 
-    def upload(self, revision: str, directory: Path, files: Sequence[LocalFile]) -> list[CommitOperationAdd]:
+    def upload(
+        self, revision: str, directory: Path, files: Sequence[LocalFile], *, create_pr: bool = False
+    ) -> list[CommitOperationAdd]:
         """Sends the bytes of large files and prepares a commit. Nothing is visible yet; what the Hub has is not sent.
 
         Raises:
@@ -145,7 +184,12 @@ class HubClient:
             additions = [CommitOperationAdd(file.path, str(directory / file.path)) for file in files]
             with _without_bars():
                 self._api.preupload_lfs_files(
-                    self.repo_id, additions, revision=revision, free_memory=False, gitignore_content=_IGNORE_NOTHING
+                    self.repo_id,
+                    additions,
+                    revision=revision,
+                    create_pr=create_pr,
+                    free_memory=False,
+                    gitignore_content=_IGNORE_NOTHING,
                 )
         _refuse_ignored([addition.path_in_repo for addition in additions if addition._should_ignore])  # noqa: SLF001 - what the Hub answered is told nowhere else
         pairs = zip(additions, files, strict=True)
@@ -161,8 +205,9 @@ class HubClient:
         parent: str | None,
         *,
         description: str | None = None,
-    ) -> str:
-        """One commit on top of `parent`, whole or not at all. Its id.
+        create_pr: bool = False,
+    ) -> Committed:
+        """One commit on top of `parent`, whole or not at all; with `create_pr`, in a new pull request.
 
         Raises:
             Unanswered: It may have been made, or not.
@@ -183,8 +228,12 @@ class HubClient:
                 commit_description=description,
                 revision=revision,
                 parent_commit=parent,
+                create_pr=create_pr,
             )
-            return str(done.oid)
+            if not create_pr:
+                return Committed(str(done.oid))
+            number = int(done.pr_num or 0)  # not a number: an answer that is not the Hub's
+            return Committed(str(done.oid), PullRequest(number, self._page(number), message, "open"))
 
     def _asking(
         self, doing: str, revision: str | None = None, timeout: float | None = None

@@ -4,8 +4,9 @@
 
 Until the commit nothing is visible on the Hub but a repository or branch that was asked for; the commit is made whole
 or not at all, and only on top of the commit that the changes were worked out against. Where the answer to it is lost,
-the head of the branch tells what happened. So a push that was stopped anywhere is taken up by running it again: bytes
-that arrived are not sent twice, a commit that was made is recognised by its tree. That is why there is no journal.
+the head of the branch tells what happened, or the list of open pull requests. So a push that was stopped anywhere is
+taken up by running it again: bytes that arrived are not sent twice, a commit that was made is recognised by its tree.
+That is why there is no journal.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from repokit.errors import NotAuthorized, ParentMoved, PublishError, RevisionNot
 from repokit.hub.errors import LOGIN_HINT, Unanswered
 from repokit.printable import count, printable
 from repokit.publisher.changes import Changes, changes
-from repokit.publisher.hub_client import HubClient
+from repokit.publisher.hub_client import Committed, HubClient
 from repokit.publisher.local_tree import has_changed, hashed, listed, refuse_changed
+from repokit.publisher.pull_requests import Proposals, PullRequest, check_flags
 from repokit.publisher.retrying import Patience
 from repokit.publisher.target import Permissions, Target, create as create_target, resolve
 from repokit.publisher.verify import check_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from huggingface_hub import CommitOperationAdd
@@ -44,11 +46,12 @@ class PushResult:
         revision: The branch or pull request.
         commit: The commit whose tree was verified; None in a dry run.
         parent: The head before; None where there was none.
-        url: Of what was published, pinned to the tag or commit.
-        creates: `repository`, `branch`: what was, or would be, created for it.
+        url: Of what was published, pinned to the tag or commit; of the page of the pull request, if there is one.
+        creates: `repository`, `branch`, `pull request`: what was, or would be, created for it.
         tag: The tag that names `commit` now, or would.
         verified_files: How many files of the commit were compared with the directory.
         notes: What the Hub and this module remark.
+        pull_request: The one that the commit is part of; None in a dry run that would open one.
     """
 
     repo_id: str
@@ -62,6 +65,7 @@ class PushResult:
     dry_run: bool = False
     creates: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
+    pull_request: PullRequest | None = None
 
 
 def push(
@@ -73,6 +77,7 @@ def push(
     token: str | None = None,
     create: bool = False,
     create_branch: bool = False,
+    create_pr: bool = False,
     private: bool | None = None,
     tag: str | None = None,
     commit_message: str | None = None,
@@ -80,6 +85,7 @@ def push(
     dry_run: bool = False,
     publish_manifest: bool = False,
     gate: Callable[[Path], None] | None = None,
+    announce: Callable[[str], None] | None = None,
     approve: Callable[[Changes], None] | None = None,
     listener: Listener | None = None,
     sleep: Callable[[float], None] = time.sleep,
@@ -94,6 +100,8 @@ def push(
         token: None: HF_TOKEN or a login.
         create: Create the repository if it is absent.
         create_branch: Create the branch if it is absent, at the head of main.
+        create_pr: Propose the commit in a new pull request against main. One that is open and proposes the same under
+            the same title is taken for it.
         private: Of a repository that is created. True refuses one that is there and public.
         tag: Name the commit. A tag that exists elsewhere is refused before anything is uploaded, and never moved.
         commit_message: Title of the commit; None: what changed, counted.
@@ -101,6 +109,7 @@ def push(
         dry_run: Stop after the changes are worked out; nothing on the Hub is touched.
         publish_manifest: Publish repokit's manifest too.
         gate: Looks at the directory and raises `Stopped` if it is not fit to be published.
+        announce: Told in a sentence what is going to be created, before anything is.
         approve: Looks at the changes before anything on the Hub is touched, and raises to stop.
         listener: Called with a stage (`hash`, `upload`, `commit`, `verify`, `tag`), what of it is done, of how much.
         sleep: Waits between tries.
@@ -114,6 +123,7 @@ def push(
         VerificationFailed: The commit is there and is not the directory.
         PublishError: Anything else that the Hub refuses, or a directory that changed meanwhile.
     """
+    check_flags(revision=revision, create=create, create_branch=create_branch, tag=tag, create_pr=create_pr)
     work = _Work(HubClient(repo_id, endpoint=endpoint, token=token), Patience(sleep), listener or (lambda *_: None))
     if not dry_run and not work.client.has_token():
         raise NotAuthorized("not logged in", why="only members may write to a repository", hint=LOGIN_HINT)
@@ -123,20 +133,25 @@ def push(
     local = hashed(files, lambda done, total: work.report("hash", done, total))
     if any(file.path == ".gitignore" for file in local):
         work.notes.append(".gitignore is published like any other file, and so is what it names")
-    allowed = Permissions(create, create_branch, private)
+    allowed = Permissions(create, create_branch, private, create_pr)
     target = resolve(work.client, revision, allowed, work.patience)
     found = work.compare(target, local)
+    proposals = Proposals(work.client, work.patience, local)
+    if target.proposes:
+        target, found = work.proposed(target, found, proposals, commit_message or _title(found))
     work.refuse_taken(tag, target, found)
     work.check_card(directory, found)
+    if announce is not None:
+        for sentence in target.announcements(repo_id, private=private):
+            announce(sentence)
     if approve is not None:
         approve(found)
     if not dry_run:
         create_target(work.client, target, allowed, work.patience)
         if target.head is None:
             found = work.compare_with_new(target, local)
-    plan = _Plan(
-        directory.resolve(), files, target, local, found, tag, commit_message or _title(found), commit_description
-    )
+    title = commit_message or _title(found)
+    plan = _Plan(directory.resolve(), files, target, local, found, tag, title, commit_description, proposals)
     return work.planned(plan) if dry_run else work.publish(plan)
 
 
@@ -150,6 +165,7 @@ class _Plan:
     tag: str | None
     title: str
     description: str | None
+    proposals: Proposals
 
 
 @dataclass
@@ -161,7 +177,7 @@ class _Work:
     report: Listener
     notes: list[str] = field(default_factory=list)
 
-    def compare(self, target: Target, local: list[LocalFile]) -> Changes:
+    def compare(self, target: Target, local: Sequence[LocalFile]) -> Changes:
         head = target.head
         remote = [] if head is None else self.patience.persist(lambda: self.client.tree(head))
         return changes(local, remote, parent=head)
@@ -176,6 +192,17 @@ class _Work:
         if found.deleted and head is not None:  # someone else was faster, and nobody has approved of this
             raise _moved(self.client.repo_id, target.revision, None, head)
         return found
+
+    def proposed(self, target: Target, found: Changes, proposals: Proposals, title: str) -> tuple[Target, Changes]:
+        """Where the proposal goes: into a new pull request, or nowhere, or it stands in one that is open."""
+        if found.is_empty:
+            return replace(target, creates=frozenset()), found
+        standing = proposals.standing(title) if self.client.has_token() else None
+        if standing is None:
+            return target, found
+        request, head = standing
+        target = replace(target, revision=request.revision, head=head, creates=frozenset(), pull_request=request)
+        return target, self.compare(target, proposals.local)
 
     def refuse_taken(self, tag: str | None, target: Target, found: Changes) -> None:
         """A tag stays where it is, so it may only exist if this push commits nothing and it names the head already."""
@@ -204,28 +231,31 @@ class _Work:
         self.notes.extend(f"README.md: {remark}" for remark in remarks)
 
     def planned(self, plan: _Plan) -> PushResult:
-        return self._result(plan, None, 0)
+        return self._result(plan, None, 0, plan.target.pull_request)
 
     def publish(self, plan: _Plan) -> PushResult:
-        commit = plan.changes.parent
+        commit, request = plan.changes.parent, plan.target.pull_request
         if commit is None or not plan.changes.is_empty:
-            commit = self._commit(plan, self._upload(plan))
+            made = self._commit(plan, self._upload(plan))
+            commit, request = made.oid, made.pull_request or request
         self._verify(plan, commit)
         self._tag(plan, commit)
-        return self._result(plan, commit, len(plan.local))
+        return self._result(plan, commit, len(plan.local), request)
 
     def _upload(self, plan: _Plan) -> list[CommitOperationAdd]:
         uploads, size = plan.changes.uploads, plan.changes.upload_size
         self.report("upload", 0, size)
         try:
-            additions = self.client.upload(plan.target.revision, plan.directory, uploads)
+            additions = self.client.upload(
+                plan.target.revision, plan.directory, uploads, create_pr=plan.target.proposes
+            )
         except PublishError:
             refuse_changed([file.path for file in plan.files if has_changed(file)])  # which explains the error better
             raise
         self.report("upload", size, size)
         return additions
 
-    def _commit(self, plan: _Plan, additions: list[CommitOperationAdd]) -> str:
+    def _commit(self, plan: _Plan, additions: list[CommitOperationAdd]) -> Committed:
         """Makes the commit, or finds out that it was made, or that it cannot be."""
         deletions = [file.path for file in plan.changes.deleted]
         revision, parent = plan.target.revision, plan.changes.parent
@@ -234,7 +264,13 @@ class _Work:
             self.report("commit", 0, 1)
             try:
                 return self.client.commit(
-                    revision, additions, deletions, plan.title, parent, description=plan.description
+                    revision,
+                    additions,
+                    deletions,
+                    plan.title,
+                    parent,
+                    description=plan.description,
+                    create_pr=plan.target.proposes,
                 )
             except (Unanswered, ParentMoved) as error:
                 if made := self._made(plan):
@@ -244,21 +280,23 @@ class _Work:
                 tries += 1
                 self.patience.wait(tries, error)
 
-    def _made(self, plan: _Plan) -> str | None:
-        """The commit, if it is on the branch in spite of what was answered; None if the branch has not moved.
+    def _made(self, plan: _Plan) -> Committed | None:
+        """The commit, if it is there in spite of what was answered; None if the branch has not moved.
 
         Raises:
             ParentMoved: The branch has moved, and what follows its old head is not this push.
         """
         revision, parent = plan.target.revision, plan.changes.parent
+        if plan.target.proposes and (opened := plan.proposals.opened()):
+            return Committed(opened[1], opened[0])
         head = self.patience.persist(lambda: self.client.head(revision))
         if head == parent:
             return None
         later = self.patience.persist(lambda: self.client.commits_after(parent, revision)) if parent else []
         first = later[0] if later else head
         remote = self.patience.persist(lambda: self.client.tree(first))
-        if changes(plan.local, remote, parent=None).is_empty:
-            return first
+        if changes(plan.local, remote, parent=None).is_empty and not plan.target.proposes:
+            return Committed(first)
         raise _moved(self.client.repo_id, revision, parent, head)
 
     def _verify(self, plan: _Plan, commit: str) -> None:
@@ -290,20 +328,22 @@ class _Work:
         except RevisionNotFound as error:
             raise Unanswered(f"{commit[:7]} is published, and not yet tagged", why=error.what) from error
 
-    def _result(self, plan: _Plan, commit: str | None, verified: int) -> PushResult:
+    def _result(self, plan: _Plan, commit: str | None, verified: int, request: PullRequest | None) -> PushResult:
         pinned = plan.tag or commit or plan.target.revision
+        tree = f"{self.client.endpoint}/{self.client.repo_id}/tree/{printable(pinned)}"
         return PushResult(
             repo_id=self.client.repo_id,
-            revision=plan.target.revision,
+            revision=request.revision if request else plan.target.revision,
             commit=commit,
             parent=plan.changes.parent,
-            url=f"{self.client.endpoint}/{self.client.repo_id}/tree/{printable(pinned)}",
+            url=request.url if request else tree,
             changes=plan.changes,
             tag=plan.tag,
             verified_files=verified,
             dry_run=commit is None,
             creates=plan.target.creates,
             notes=tuple(dict.fromkeys(self.notes)),
+            pull_request=request,
         )
 
 

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.errors import NotAuthorized, PublishError, RevisionNotFound, UsageError
 from repokit.hub.errors import LOGIN_HINT
+from repokit.hub.references import is_reference_name
 from repokit.printable import printable
 from repokit.publisher.hub_client import References
+from repokit.publisher.pull_requests import PullRequest, check_open, number_of
 
 if TYPE_CHECKING:
     from repokit.publisher.hub_client import HubClient
@@ -21,10 +23,13 @@ if TYPE_CHECKING:
 
 DEFAULT_BRANCH: Final = "main"
 _COMMIT_ID: Final = re.compile(r"[0-9a-f]{40}")
-# git check-ref-format(1), the parts that can be typed.
-_BAD_NAME: Final = re.compile(r"^[/.-]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|//|@\{|/\.|[/.]$|\.lock(?:/|$)|^@$")
-_PULL_REQUEST: Final = re.compile(r"refs/pr/\d+")
 _NOTHING: Final = References({}, {})
+# What the Hub does where nobody decides: huggingface_hub, `create_repo`.
+_VISIBILITY: Final = {
+    True: "private",
+    False: "public",
+    None: "public, unless its organization makes new ones private",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +38,13 @@ class Permissions:
 
     Attributes:
         private: Whether a new repository is private; None leaves it to the Hub.
+        pull_request: The commit is to be proposed, in a new pull request.
     """
 
     repository: bool
     branch: bool
     private: bool | None
+    pull_request: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +55,32 @@ class Target:
         revision: A short branch name, or `refs/pr/N`.
         head: The commit to compare with: of the revision, or of the default branch where the branch is to be made;
             None where there is no commit at all.
-        creates: What is made first, before the upload: `repository`, `branch`, both, or nothing.
+        creates: What is made first, before the upload: `repository`, `branch`, both, or nothing; or what the commit
+            makes: `pull request`.
         references: What is there.
+        pull_request: The one whose `refs/pr/N` the revision is.
     """
 
     revision: str
     head: str | None
     creates: frozenset[str]
     references: References
+    pull_request: PullRequest | None = None
+
+    @property
+    def proposes(self) -> bool:
+        """Whether the commit opens a pull request."""
+        return "pull request" in self.creates
+
+    def announcements(self, repo_id: str, *, private: bool | None) -> list[str]:
+        """What is going to be created, in sentences. Who will be able to read it is said before, and not after."""
+        at = f" at {self.head[:7]}" if self.head else ""
+        told = {
+            "repository": f"creates the repository {repo_id}: {_VISIBILITY[private]}",
+            "branch": f"creates the branch {printable(self.revision)}{at}",
+            "pull request": f"opens a pull request against {printable(self.revision)}{at}",
+        }
+        return [sentence for kind, sentence in told.items() if kind in self.creates]
 
     def check_tag(self, tag: str) -> None:
         """Passes for a name that a tag can have.
@@ -63,7 +88,7 @@ class Target:
         Raises:
             UsageError: Git takes no such name, or a branch has it.
         """
-        if not tag or _BAD_NAME.search(tag) or tag.startswith("refs/"):
+        if not is_reference_name(tag):
             raise UsageError(f"{printable(tag)} is not a name for a tag", hint="use a name like v1.0")
         if tag == self.revision or tag in self.references.branches:
             why = "nobody could tell which of the two a download means"
@@ -88,10 +113,11 @@ def resolve(client: HubClient, revision: str, allowed: Permissions, patience: Pa
             why="the push is to be private, and everyone could read it there",
             hint="make the repository private in its settings, or push without --private",
         )
-    if _PULL_REQUEST.fullmatch(name):
-        return Target(name, _pull_request_head(client, name, patience), frozenset(), references)
+    if (number := number_of(name)) is not None:
+        return _in_pull_request(client, number, references, patience)
     if name in references.branches:
-        return Target(name, references.branches[name], frozenset(), references)
+        creates = frozenset({"pull request"} if allowed.pull_request else ())
+        return Target(name, references.branches[name], creates, references)
     _refuse_fixed(name, references)
     if not allowed.branch and (name != DEFAULT_BRANCH or references.branches):
         raise _absent_branch(client.repo_id, name, references)
@@ -133,13 +159,17 @@ def _in_new_repository(name: str, allowed: Permissions) -> Target:
     return Target(name, None, frozenset({"repository", "branch"}), _NOTHING)
 
 
-def _pull_request_head(client: HubClient, name: str, patience: Patience) -> str:
+def _in_pull_request(client: HubClient, number: int, references: References, patience: Patience) -> Target:
+    name = f"refs/pr/{number}"
     try:
-        return patience.persist(lambda: client.head(name))
+        head = patience.persist(lambda: client.head(name))
     except RevisionNotFound as error:
         error.why = "a pull request cannot be created as a branch"
-        error.hint = f"open one on the web page of {client.repo_id}, then push to refs/pr/N"
+        error.hint = "open one: --create-pr without --revision"
         raise
+    request = patience.persist(lambda: client.pull_request(number))
+    check_open(request)
+    return Target(name, head, frozenset(), references, request)
 
 
 def _refuse_fixed(name: str, references: References) -> None:

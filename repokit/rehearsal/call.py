@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from repokit.rehearsal.accounts import check_login
+from repokit.rehearsal.accounts import check_login, check_write, is_member
+from repokit.rehearsal.refusals import GatedForVisitors, GatedRepository, NotAllowed
 from repokit.rehearsal.storage import Key
 
 if TYPE_CHECKING:
@@ -72,6 +73,35 @@ class Call:
     @property
     def revision(self) -> str:
         return self.values.get("revision", "HEAD")
+
+    @property
+    def proposes(self) -> bool:
+        """Whether the request opens a pull request."""
+        return self.request.option("create_pr") == "1"
+
+    def check_commits(self) -> str:
+        """The author's name. Whoever sees a repository may propose changes to it, and add to their proposal.
+
+        Raises:
+            LoginRequired: Nobody is logged in.
+            NotAllowed: Another's namespace, or a token that only reads.
+        """
+        account = check_login(self.account)
+        if not (self.proposes or self.state.proposed_by(self.revision) == account.name):
+            return check_write(account, self.key.namespace).name
+        if not account.may_write:
+            raise NotAllowed("You must use a token with write access")
+        return account.name
+
+    def check_gate(self) -> None:
+        """Passes who may have the content of files.
+
+        Raises:
+            GatedRepository: The conditions were not accepted.
+        """
+        if self.state.gated and not is_member(self.account, self.key):
+            refusal = GatedRepository if self.account else GatedForVisitors
+            raise refusal(f"Access to model {self.key.repo_id} is restricted and you are not in the authorized list.")
 
     def head(self) -> tuple[str, Commit]:
         """The commit that the address asks for, under its id.

@@ -28,12 +28,14 @@ class File:
         oid: The git blob id: of the content, or, of a large file, of the pointer that git holds instead.
         sha256: Of the content; the objects keep it under this name.
         large: Whether it lies in large file storage.
+        xet: The xet hash of a large file that came by xet, or can be had so.
     """
 
     size: int
     oid: str
     sha256: str
     large: bool
+    xet: str | None = None
 
     @property
     def pointer(self) -> bytes:
@@ -143,8 +145,8 @@ def regular_file(content: bytes, sha256: str) -> File:
     return File(len(content), git_ids.blob_id(content), sha256, large=False)
 
 
-def large_file(sha256: str, size: int) -> File:
-    return File(size, git_ids.blob_id(git_ids.pointer(sha256, size)), sha256, large=True)
+def large_file(sha256: str, size: int, xet: str | None = None) -> File:
+    return File(size, git_ids.blob_id(git_ids.pointer(sha256, size)), sha256, large=True, xet=xet)
 
 
 def applied(files: Mapping[str, File], operations: Iterable[Add | Delete]) -> dict[str, File]:
@@ -194,7 +196,7 @@ def _check_folders(files: Mapping[str, File]) -> None:
 
 
 def _encoded(commit: Commit) -> bytes:
-    files = {path: [file.size, file.oid, file.sha256, file.large] for path, file in commit.files.items()}
+    files = {path: [file.size, file.oid, file.sha256, file.large, file.xet] for path, file in commit.files.items()}
     fields = {"parent": commit.parent, "depth": commit.depth, "message": asdict(commit.message), "files": files}
     return json.dumps(fields, indent=1).encode()
 

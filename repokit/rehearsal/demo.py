@@ -91,7 +91,6 @@ def _environment(workspace: Path, hub: Hub) -> dict[str, str]:
         "HF_HOME": str(workspace / "hf-home"),
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_HUB_DISABLE_UPDATE_CHECK": "1",
-        "HF_HUB_DISABLE_XET": "1",  # the rehearsal Hub speaks LFS
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "PYTHONPATH": str(folder("data").parent.parent),  # a checkout that is not installed works too
     }

@@ -47,8 +47,12 @@ class Objects:
         """Stores bytes that are at hand and returns their sha256."""
         sha256 = hashlib.sha256(content).hexdigest()
         if self.size(sha256) is None:
-            write_whole(self.path(sha256), [content])
+            self.keep(sha256, content)
         return sha256
+
+    def keep(self, name: str, content: bytes) -> None:
+        """Stores bytes under a name of the form of a sha256 that somebody else gave them."""
+        write_whole(self.path(name), [content])
 
     def receive(self, sha256: str, size: int, chunks: Iterable[bytes]) -> None:
         """Stores an upload, if it is what it was announced as.

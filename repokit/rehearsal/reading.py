@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote, urlencode
 
-from repokit.rehearsal.accounts import is_member
+from repokit.rehearsal import xet
 from repokit.rehearsal.fields import texts
 from repokit.rehearsal.ranges import wanted_range
-from repokit.rehearsal.refusals import EntryNotFound, GatedForVisitors, GatedRepository, HubError
+from repokit.rehearsal.refusals import EntryNotFound, HubError
 from repokit.rehearsal.wire import Answer, Slice, answer_json
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ def _entry(path: str, file: File) -> dict[str, object]:
     entry: dict[str, object] = {"type": "file", "oid": file.oid, "size": file.size, "path": path}
     if file.large:
         entry["lfs"] = {"oid": file.sha256, "size": file.size, "pointerSize": file.pointer_size}
+    if file.xet is not None:
+        entry["xetHash"] = file.xet
     return entry
 
 
@@ -134,7 +136,9 @@ def resolve(call: Call) -> Answer:
     headers = {"X-Repo-Commit": oid, "ETag": f'"{file.etag}"', "Accept-Ranges": "bytes"}
     if not file.large:
         return _bytes(call, file.sha256, file.size, headers)
-    linked = {"X-Linked-ETag": f'"{file.sha256}"', "X-Linked-Size": str(file.size)}
+    linked = {"X-Linked-ETag": f'"{file.sha256}"', "X-Linked-Size": str(file.size), **xet.links(call, file, oid)}
+    if file.xet is not None and xet.FILE_INFO in call.request.header("Accept"):
+        return xet.file_info(file, {**headers, **linked})
     return Answer(302, headers={**headers, **linked, "Location": f"{call.site.bucket}/objects/{file.sha256}"})
 
 
@@ -144,13 +148,17 @@ def raw(call: Call) -> Answer:
     headers = {"X-Repo-Commit": oid, "ETag": f'"{file.oid}"', "Accept-Ranges": "bytes"}
     if not file.large:
         return _bytes(call, file.sha256, file.size, headers)
-    return Answer(200, file.pointer, {**headers, "Content-Type": "text/plain; charset=utf-8"})
+    headers["Content-Type"] = "text/plain; charset=utf-8"
+    wanted = wanted_range(call.request.header("Range"), file.pointer_size)
+    if wanted is None:
+        return Answer(200, file.pointer, headers)
+    offset, length = wanted
+    span = f"bytes {offset}-{offset + length - 1}/{file.pointer_size}"
+    return Answer(206, file.pointer[offset : offset + length], {**headers, "Content-Range": span})
 
 
 def _found(call: Call) -> tuple[str, File]:
-    if call.state.gated and not is_member(call.account, call.key):
-        refusal = GatedRepository if call.account else GatedForVisitors
-        raise refusal(f"Access to model {call.key.repo_id} is restricted and you are not in the authorized list.")
+    call.check_gate()
     oid, commit = call.head()
     file = commit.files.get(call.values["below"].removeprefix("/"))
     if file is None:

@@ -1,8 +1,9 @@
 """The Hub: which addresses it answers, and how a request finds its way.
 
-What is answered, and with what, follows huggingface_hub 2.4.0 in LFS mode (`HF_HUB_DISABLE_XET=1`); there is no xet
-storage here. Addresses are matched as they are sent, and unquoted afterwards, because a revision is one part of an
-address even where it has a slash in it: `release%2Fv1`.
+What is answered, and with what, follows huggingface_hub 2.4.0. The client decides how large files travel: by xet, which
+is what hf_xet does where it is installed, or by LFS (`HF_HUB_DISABLE_XET=1`); what came by either can be had by both.
+Addresses are matched as they are sent, and unquoted afterwards, because a revision is one part of an address even where
+it has a slash in it: `release%2Fv1`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote
 
-from repokit.rehearsal import reading, repositories, uploading
+from repokit.rehearsal import discussions, reading, repositories, uploading, xet
 from repokit.rehearsal.accounts import Accounts, check_login, check_read, check_write
 from repokit.rehearsal.call import Call, Site
 from repokit.rehearsal.refusals import HubError, NotServed, RepositoryNotFound, WrongMethod
@@ -35,10 +36,12 @@ class Who(Enum):
     USER = auto()  # whoever is logged in
     READER = auto()  # whoever may see the repository
     WRITER = auto()  # whoever may change it
+    HOLDER = auto()  # whoever has a token of the xet storage, which is not the Hub's; the handler looks at it
 
 
 API = "/api/{kind}/{namespace}/{name}"  # kind: models, datasets or spaces
 WEB = "/{prefix}{namespace}/{name}"  # prefix: nothing for models, datasets/ or spaces/
+XET = "/xet/{storage}"  # of the other origin
 
 ROUTES = (
     ("GET", "/api/agent-harnesses", Who.ANYONE, repositories.agent_harnesses),
@@ -61,10 +64,17 @@ ROUTES = (
     ("GET", f"{WEB}/raw/{{revision}}{{below}}", Who.READER, reading.raw),
     ("POST", "/api/validate-yaml", Who.ANYONE, uploading.validate_yaml),
     ("POST", f"{API}/preupload/{{revision}}", Who.READER, uploading.preupload),  # pull requests: any reader
-    ("POST", f"{WEB}.git/info/lfs/objects/batch", Who.WRITER, uploading.lfs_batch),
+    ("POST", f"{WEB}.git/info/lfs/objects/batch", Who.READER, uploading.lfs_batch),  # pull requests: any reader
     ("POST", "/api/complete_multipart/{sha256}", Who.ANYONE, uploading.complete_multipart),  # called without a token
-    ("POST", f"{WEB}.git/info/lfs/verify", Who.WRITER, uploading.lfs_verify),
+    ("POST", f"{WEB}.git/info/lfs/verify", Who.READER, uploading.lfs_verify),
+    ("GET", f"{API}/xet-write-token/{{revision}}", Who.READER, xet.write_token),  # pull requests: any reader
+    ("GET", f"{API}/xet-read-token/{{revision}}", Who.READER, xet.read_token),
     ("POST", f"{API}/commit/{{revision}}", Who.READER, uploading.commit),  # pull requests: any reader
+    ("GET", f"{API}/discussions", Who.READER, discussions.listed),
+    ("POST", f"{API}/discussions", Who.READER, discussions.create),
+    ("GET", f"{API}/discussions/{{number}}", Who.READER, discussions.details),
+    ("POST", f"{API}/discussions/{{number}}/status", Who.READER, discussions.set_status),  # its author may
+    ("POST", f"{API}/discussions/{{number}}/merge", Who.WRITER, discussions.merge),
 )
 
 # The other origin, where large files lie. Whoever has the address may use it, as with addresses signed in advance.
@@ -72,6 +82,12 @@ BUCKET_ROUTES = (
     ("GET", "/objects/{sha256}", Who.ANYONE, reading.read_object),
     ("PUT", "/objects/{sha256}", Who.ANYONE, uploading.write_object),
     ("PUT", "/parts/{sha256}/{number}", Who.ANYONE, uploading.write_part),
+    ("POST", f"{XET}/v1/xorbs/default/{{hash}}", Who.HOLDER, xet.add_xorb),
+    ("POST", f"{XET}/v1/shards", Who.HOLDER, xet.add_shard),
+    ("GET", f"{XET}/v1/chunks/{{group}}/{{hash}}", Who.HOLDER, xet.find_chunk),
+    ("POST", f"{XET}/v1/telemetry", Who.HOLDER, xet.telemetry),
+    ("GET", f"{XET}/v2/reconstructions/{{hash}}", Who.HOLDER, xet.reconstruction),
+    ("GET", f"{XET}/xorbs/{{hash}}", Who.ANYONE, xet.read_xorb),
 )
 
 _PLACEHOLDERS = {"kind": "models|datasets|spaces", "prefix": "(?:datasets/|spaces/)?", "below": "(?:/.*)?"}
@@ -174,6 +190,8 @@ class Hub:
         return self._main.bytes_sent + self._bucket.bytes_sent
 
     def _handle(self, request: Request, routes: tuple[Route, ...]) -> tuple[Answer, Drop | None]:
+        if request.header(xet.OWN_REQUEST):
+            return self._answered(request, routes), None
         self.requests.append((request.method, unquote(request.path)))
         fault = self.intercept(request) if self.intercept else None
         if isinstance(fault, Answer) and not fault.after:
@@ -199,12 +217,12 @@ class Hub:
 
     def _routed(self, request: Request, routes: tuple[Route, ...]) -> Answer:
         method = "GET" if request.method == "HEAD" else request.method
-        account = self._accounts.of(request.header("Authorization"))
         served = [(route, found) for route in routes if (found := route.address.fullmatch(request.path))]
         for route, found in served:
             if route.method == method:
                 values = {name: unquote(value) for name, value in found.groupdict().items()}
-                call = Call(self._site, request, values, account)
+                token = "" if route.who is Who.HOLDER else request.header("Authorization")
+                call = Call(self._site, request, values, self._accounts.of(token))
                 _check_access(call, route.who)
                 return route.handler(call)
         if served:

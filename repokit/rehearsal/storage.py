@@ -3,6 +3,7 @@
     objects/ab/abcdef...                    the bytes of every file, under their sha256
     commits/ab/abcdef....json               every commit with its tree, under its id
     repositories/models/org/name.json       who may see it, its branches, tags and pull requests
+    xet/                                    what xet clients uploaded; committed files lie among the objects too
 
 Objects and commits never change. What changes is one small JSON file a repository, replaced by a rename, so a Hub that
 was killed is found again as it was after its last whole change. One process at a time may use a folder.
@@ -13,13 +14,15 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from threading import RLock
 from typing import TYPE_CHECKING
 
+from repokit.hub.references import is_reference_name
 from repokit.rehearsal.commits import Add, Commit, Commits, Delete, Message, applied, regular_file
 from repokit.rehearsal.objects import Objects, write_whole
 from repokit.rehearsal.patterns import GITATTRIBUTES
+from repokit.rehearsal.proposals import Proposal, conflicts, proposed
 from repokit.rehearsal.refusals import (
     AlreadyExists,
     HubError,
@@ -28,10 +31,14 @@ from repokit.rehearsal.refusals import (
     RevisionNotFound,
     StaleParent,
 )
+from repokit.rehearsal.xet_storage import XetStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
+
+    from repokit.rehearsal.commits import File
+    from repokit.rehearsal.proposals import Status
 
 DEFAULT_BRANCH = "main"
 BRANCHES = "refs/heads/"
@@ -42,8 +49,6 @@ KINDS = ("models", "datasets", "spaces")
 # huggingface_hub/utils/_validators.py and huggingface_hub/constants.py (REGEX_COMMIT_OID).
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?")
 _COMMIT_ID = re.compile(r"[0-9a-fA-F]{5,40}")
-# git check-ref-format(1), the parts that can be typed.
-_BAD_REFERENCE = re.compile(r"^[/.-]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|//|@\{|/\.|[/.]$|\.lock(?:/|$)|^@$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +71,21 @@ class State:
     Attributes:
         references: Commit ids by full name: `refs/heads/main`, `refs/tags/v1.0`, `refs/pr/1`.
         commits: Every commit that was ever made here, in order.
+        proposals: The pull requests by number.
     """
 
     private: bool
     gated: bool
     references: dict[str, str]
     commits: tuple[str, ...]
+    proposals: dict[str, Proposal] = field(default_factory=dict)
+
+    def proposed_by(self, revision: str) -> str | None:
+        """Who opened the pull request `refs/pr/N`; None where it is something else."""
+        proposal = (
+            self.proposals.get(revision.removeprefix(PULL_REQUESTS)) if revision.startswith(PULL_REQUESTS) else None
+        )
+        return proposal.author if proposal else None
 
     def under(self, prefix: str) -> dict[str, str]:
         """The commit ids by short name, sorted: what stands under `refs/heads/`, `refs/tags/` or `refs/pr/`."""
@@ -85,6 +99,7 @@ class Storage:
     def __init__(self, folder: Path) -> None:
         self.objects = Objects(folder / "objects")
         self.commits = Commits(folder / "commits")
+        self.xet = XetStorage(folder / "xet")
         self._folder = folder / "repositories"
         self._locks: defaultdict[Key, RLock] = defaultdict(RLock)
 
@@ -121,7 +136,8 @@ class Storage:
             fields = json.loads(self._path(key).read_bytes())
         except (HubError, FileNotFoundError):
             raise RepositoryNotFound from None
-        return State(**{**fields, "commits": tuple(fields["commits"])})
+        proposals = {number: Proposal(**proposal) for number, proposal in fields["proposals"].items()}
+        return State(**{**fields, "commits": tuple(fields["commits"]), "proposals": proposals})
 
     def keys(self) -> Iterator[Key]:
         for path in sorted(self._folder.glob("*/*/*.json")):
@@ -177,14 +193,78 @@ class Storage:
             return self._move(key, state, reference, self._on_top(head, operations, message))
 
     def pull_request(
-        self, key: Key, revision: str, operations: Iterable[Add | Delete], message: Message
+        self, key: Key, revision: str, operations: Iterable[Add | Delete], message: Message, parent: str | None = None
     ) -> tuple[str, str]:
-        """Opens a pull request with one commit on top of `revision`; returns the commit id and the number."""
+        """Opens a pull request with one commit on top of `revision`; returns the commit id and the number.
+
+        Raises:
+            StaleParent: `revision` is not at `parent`.
+        """
+        with self._locks[key]:
+            head = self.resolve(key, revision)
+            if parent is not None and not head.startswith(parent.lower()):
+                raise StaleParent
+            commit = self._on_top(head, operations, message)
+            return self.commits.keep(commit), self._propose(key, head, commit, message, "open")
+
+    def draft(self, key: Key, message: Message) -> str:
+        """Opens a pull request without a commit of its own yet; returns its number."""
+        with self._locks[key]:
+            head = self.resolve(key, DEFAULT_BRANCH)
+            return self._propose(key, head, self.commits[head], message, "draft")
+
+    def _propose(self, key: Key, base: str, commit: Commit, message: Message, status: Status) -> str:
+        state = self.state(key)
+        number = str(len(state.proposals) + 1)
+        proposal = Proposal(message.author, message.title, message.description, status, base)
+        state = replace(state, proposals={**state.proposals, number: proposal})
+        self._move(key, state, f"{PULL_REQUESTS}{number}", commit)
+        return number
+
+    def set_status(self, key: Key, number: str, status: Status, merged: str | None = None) -> None:
+        """Opens or closes a pull request.
+
+        Raises:
+            HubError: It is merged, and stays so.
+        """
         with self._locks[key]:
             state = self.state(key)
-            number = str(len(state.under(PULL_REQUESTS)) + 1)
-            commit = self._on_top(self.resolve(key, revision), operations, message)
-            return self._move(key, state, f"{PULL_REQUESTS}{number}", commit), number
+            proposal = state.proposals[number]
+            if proposal.status == "merged":
+                raise HubError("The pull request is merged")
+            changed = {number: replace(proposal, status=status, merged=merged)}
+            self._write(key, replace(state, proposals={**state.proposals, **changed}))
+
+    def conflicts(self, key: Key, number: str) -> list[str]:
+        """The files that keep a pull request from being merged."""
+        return conflicts(*self._sides(key, number))
+
+    def merge(self, key: Key, number: str, user: str) -> str:
+        """Makes what a pull request proposes one commit of the default branch, and returns its id.
+
+        Raises:
+            HubError: The branch has changed the same files, or the pull request is closed.
+        """
+        with self._locks[key]:
+            if self.state(key).proposals[number].status not in {"open", "draft"}:
+                raise HubError("The pull request is not open")
+            if conflicting := self.conflicts(key, number):
+                raise HubError(f"The pull request has conflicts: {', '.join(conflicting)}")
+            base, head, _ = self._sides(key, number)
+            message = Message(user, f"{self.state(key).proposals[number].title} (#{number})")
+            oid = self.commit(key, DEFAULT_BRANCH, proposed(base, head), message)
+            self.set_status(key, number, "merged", oid)
+            return oid
+
+    def _sides(self, key: Key, number: str) -> tuple[Mapping[str, File], Mapping[str, File], Mapping[str, File]]:
+        """The trees of where a pull request started, of the pull request, and of the branch."""
+        oids = (
+            self.state(key).proposals[number].base,
+            self.resolve(key, f"{PULL_REQUESTS}{number}"),
+            self.resolve(key, DEFAULT_BRANCH),
+        )
+        base, head, branch = (self.commits[oid].files for oid in oids)
+        return base, head, branch
 
     def squash(self, key: Key, revision: str, message: Message) -> str:
         """Replaces the history of a branch by one commit with the same files."""
@@ -201,7 +281,7 @@ class Storage:
             AlreadyExists: At whatever commit it is: tags are never moved.
             HubError: A name that git or the Hub does not take.
         """
-        if _BAD_REFERENCE.search(name) or name.startswith("refs/") or not name:
+        if not is_reference_name(name):
             raise HubError(f"Invalid reference name: {name!r}")
         reference = f"{prefix}{name}"
         with self._locks[key]:

@@ -6,10 +6,11 @@ import base64
 import binascii
 from typing import TYPE_CHECKING
 
+from repokit.rehearsal import xet
 from repokit.rehearsal.accounts import check_login, check_write
 from repokit.rehearsal.card_rules import CardReport, judged
 from repokit.rehearsal.commits import Add, Delete, File, Message, checked_path, large_file, regular_file
-from repokit.rehearsal.fields import natural, records, text
+from repokit.rehearsal.fields import natural, records, text, texts
 from repokit.rehearsal.patterns import is_ignored, is_large
 from repokit.rehearsal.refusals import HubError, Unprocessable
 from repokit.rehearsal.wire import Answer, answer_json, parsed_object
@@ -39,7 +40,7 @@ def _told(report: CardReport) -> dict[str, object]:
 
 def preupload(call: Call) -> Answer:
     """How each file is to be sent, and under what name it is there already, if it is."""
-    _check_may_commit(call)
+    call.check_commits()
     body = call.request.json()
     oid, commit = call.head()
     gitignore = text(body, "gitIgnore", "") or _stored_text(call, commit, ".gitignore")
@@ -70,16 +71,26 @@ def _stored_text(call: Call, commit: Commit, path: str) -> str:
 def lfs_batch(call: Call) -> Answer:
     """Where the bytes of each large file go; nothing for one that is here."""
     body = call.request.json()
-    if text(body, "operation") != "upload" or text(body, "hash_algo", "sha256") != "sha256":
+    _check_may_upload(call, body)
+    # The npm client spells it with an underscore.
+    if text(body, "operation") != "upload" or text(body, "hash_algo", "sha256") not in {"sha256", "sha_256"}:
         raise Unprocessable("This Hub takes uploads, named by sha256")
-    offered = body.get("transfers")
-    in_parts = isinstance(offered, list) and "multipart" in offered
-    objects = [_batch_object(call, record, in_parts=in_parts) for record in records(body, "objects")]
-    answer = answer_json({"transfer": "multipart" if in_parts else "basic", "objects": objects})
+    offered = texts(body, "transfers") if "transfers" in body else []
+    transfer = next((known for known in ("xet", "multipart") if known in offered), "basic")
+    objects = [_batch_object(call, record, transfer) for record in records(body, "objects")]
+    answer = answer_json({"transfer": transfer, "objects": objects})
     return Answer(answer.status, answer.body, {"Content-Type": _LFS_JSON})
 
 
-def _batch_object(call: Call, record: Mapping[str, object], *, in_parts: bool) -> dict[str, object]:
+def _check_may_upload(call: Call, body: Mapping[str, object]) -> None:
+    """Large files of a proposal are stored for anyone who is logged in; its client names no branch, or `refs/pr/N`."""
+    ref = body.get("ref")
+    author = call.state.proposed_by(text(ref, "name")) if isinstance(ref, dict) else call.user
+    if author != call.user:
+        check_write(call.account, call.key.namespace)
+
+
+def _batch_object(call: Call, record: Mapping[str, object], transfer: str) -> dict[str, object]:
     sha256, size = text(record, "oid"), natural(record, "size")
     told: dict[str, object] = {"oid": sha256, "size": size}
     try:
@@ -89,12 +100,15 @@ def _batch_object(call: Call, record: Mapping[str, object], *, in_parts: bool) -
     if there == size:
         return told
     verify = {"href": f"{call.web_address()}.git/info/lfs/verify"}
-    return {**told, "actions": {"upload": _upload_action(call, sha256, size, in_parts=in_parts), "verify": verify}}
+    return {**told, "actions": {"upload": _upload_action(call, sha256, size, transfer), "verify": verify}}
 
 
-def _upload_action(call: Call, sha256: str, size: int, *, in_parts: bool) -> dict[str, object]:
+def _upload_action(call: Call, sha256: str, size: int, transfer: str) -> dict[str, object]:
+    if transfer == "xet":
+        href = f"{call.site.endpoint}/api/{call.key.kind}/{call.key.repo_id}/xet-write-token/main"
+        return {"href": href, "header": xet.write_headers(call)}
     part_size = call.site.part_size
-    if not in_parts or part_size is None or size <= part_size:
+    if transfer != "multipart" or part_size is None or size <= part_size:
         return {"href": f"{call.site.bucket}/objects/{sha256}?size={size}"}
     numbers = range(1, -(-size // part_size) + 1)
     parts = {str(number): f"{call.site.bucket}/parts/{sha256}/{number}" for number in numbers}
@@ -140,6 +154,7 @@ def _announced_size(call: Call) -> int:
 
 
 def lfs_verify(call: Call) -> Answer:
+    check_login(call.account)
     body = call.request.json()
     sha256, size = text(body, "oid"), natural(body, "size")
     there = call.storage.objects.size(sha256)
@@ -152,7 +167,7 @@ def lfs_verify(call: Call) -> Answer:
 
 def commit(call: Call) -> Answer:
     """One commit out of one line a change, the first line being what is said about it."""
-    author = _check_may_commit(call)
+    author = call.check_commits()
     lines = [parsed_object(line) for line in call.request.read().split(b"\n") if line.strip()]
     if not lines or lines[0].get("key") != "header":
         raise HubError("The first line must be the header")
@@ -164,27 +179,16 @@ def commit(call: Call) -> Answer:
     if not summary:
         raise HubError('"summary" must not be empty')
     message = Message(author, summary, text(header, "description", ""))
-    if _is_pull_request(call):
-        oid, number = call.storage.pull_request(call.key, call.revision, operations, message)
-        return _committed(call, oid, pullRequestUrl=f"{call.web_address()}/discussions/{number}")
     parent = text(header, "parentCommit", "") or None
+    if call.proposes:
+        oid, number = call.storage.pull_request(call.key, call.revision, operations, message, parent)
+        return _committed(call, oid, pullRequestUrl=f"{call.web_address()}/discussions/{number}")
     return _committed(call, call.storage.commit(call.key, call.revision, operations, message, parent))
 
 
 def _committed(call: Call, oid: str, **more: str) -> Answer:
     url = f"{call.web_address()}/commit/{oid}"
     return answer_json({"success": True, "commitOid": oid, "commitUrl": url, "hookOutput": "", **more})
-
-
-def _is_pull_request(call: Call) -> bool:
-    return call.request.option("create_pr") == "1"
-
-
-def _check_may_commit(call: Call) -> str:
-    """The author's name. Whoever sees a repository may propose changes to it."""
-    if _is_pull_request(call):
-        return check_login(call.account).name
-    return check_write(call.account, call.key.namespace).name
 
 
 def _value(line: Mapping[str, object]) -> dict[str, object]:
@@ -221,12 +225,13 @@ def _regular(call: Call, path: str, value: Mapping[str, object]) -> File:
 
 def _large(call: Call, value: Mapping[str, object]) -> File:
     sha256 = text(value, "oid")
+    xet_hash = xet.receive(call, sha256, natural(value, "size") if "size" in value else None)
     there = call.storage.objects.size(sha256)
     if there is None:
         raise HubError("Your push was rejected because an LFS pointer pointed to a file that does not exist.")
     if "size" in value and natural(value, "size") != there:  # a copy inside the Hub comes without a size
         raise Unprocessable(f"{sha256} has {there} bytes")
-    return large_file(sha256, there)
+    return large_file(sha256, there, xet_hash)
 
 
 def _decoded(content: str) -> bytes:

@@ -58,8 +58,8 @@ def waits() -> list[float]:
 
 
 @pytest.fixture
-def go(hub: Hub, directory: Path, waits: list[float]) -> partial:
-    """`push` of `directory` to `REPO`, without sleeping."""
+def go(hub: Hub, directory: Path, waits: list[float], transfer: str) -> partial:
+    """`push` of `directory` to `REPO`, without sleeping; large files go by LFS, in tests marked with both ways by both."""
     return partial(push, directory, REPO, endpoint=hub.endpoint, token=hub.token, sleep=waits.append)
 
 

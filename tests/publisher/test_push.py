@@ -3,13 +3,15 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from huggingface_hub import CommitOperationAdd, get_session, snapshot_download
+from huggingface_hub import CommitOperationAdd, constants, get_session, snapshot_download
 
 from repokit.errors import MissingInput, NotAuthorized, PublishError, RevisionNotFound, Stopped, UsageError
 from repokit.publisher.push import push
 from repokit.rehearsal import Hub
 
 REPO = "rehearsal/model"
+
+both_ways = pytest.mark.parametrize("transfer", ["lfs", "xet"], indirect=True)
 
 
 def contents(folder):
@@ -23,10 +25,16 @@ def paths(files):
 def sent(hub):
     """What a push changed, or sent the bytes of."""
     calls = [(method, path) for method, path in hub.requests if method in {"PUT", "DELETE"}]
-    marks = ("/commit/", "/branch/", "/tag/", "/repos/create")
+    marks = ("/commit/", "/branch/", "/tag/", "/repos/create", "/v1/xorbs/", "/v1/shards")
     return calls + [(method, path) for method, path in hub.requests if any(mark in path for mark in marks)]
 
 
+def uploads(hub):
+    """The requests by which the bytes of large files arrived."""
+    return [path for method, path in hub.requests if method == "PUT" or "/v1/xorbs/" in path]
+
+
+@both_ways
 def test_what_is_downloaded_is_what_was_pushed(go, hub, directory, tmp_path):
     result = go(create=True)
     copy = tmp_path / "copy"
@@ -60,6 +68,7 @@ def test_a_commit_message_of_ones_own(go, api):
     assert api.list_repo_commits(REPO)[0].title == "First release"
 
 
+@both_ways
 def test_large_files_are_stored_as_large_files(go, api):
     go(create=True)
     assert {file.path for file in api.list_repo_tree(REPO, recursive=True) if getattr(file, "lfs", None)} == {
@@ -68,15 +77,17 @@ def test_large_files_are_stored_as_large_files(go, api):
     }
 
 
+@both_ways
 def test_a_second_push_sends_what_changed(go, published, hub, directory):
     (directory / "config.json").write_bytes(b"{}")
     (directory / "new.txt").write_bytes(b"new")
     result = go()
     assert (paths(result.changes.added), paths(result.changes.changed)) == (["new.txt"], ["config.json"])
     assert len(result.changes.unchanged) == 5
-    assert not [path for method, path in hub.requests if method == "PUT"]
+    assert uploads(hub) == []
 
 
+@both_ways
 def test_a_push_of_what_is_there_makes_no_commit(go, published, hub):
     result = go()
     assert (result.commit, result.changes.is_empty, result.verified_files) == (published, True, 6)
@@ -102,6 +113,7 @@ def test_stale_files_are_deleted(go, published, api, directory):
     ]
 
 
+@both_ways
 def test_a_file_takes_the_place_of_a_folder(go, published, api, directory):
     (directory / "assets" / "deep" / "note.txt").unlink()
     (directory / "assets" / "deep").rmdir()
@@ -144,6 +156,7 @@ def test_the_manifest_is_pushed_on_request(go, api, directory):
     assert "repokit-manifest.json" in api.list_repo_files(REPO)
 
 
+@both_ways
 def test_many_files_are_one_commit(go, api, directory):
     for number in range(600):  # more than the 256 that huggingface_hub asks about at once
         (directory / f"{number:03d}.txt").write_text(str(number))
@@ -151,20 +164,28 @@ def test_many_files_are_one_commit(go, api, directory):
     assert len(api.list_repo_commits(REPO)) == 2
 
 
-def test_a_push_asks_for_no_more_than_it_needs(go, published, hub, directory):
+BY_LFS = [
+    ("POST", f"/{REPO}.git/info/lfs/objects/batch"),
+    ("PUT", f"/objects/{hashlib.sha256(bytes(900)).hexdigest()}"),
+    ("POST", f"/{REPO}.git/info/lfs/verify"),
+]
+# What hf_xet asks of the storage is its own affair.
+BY_XET = [("GET", "xet-write-token/main")]
+
+
+@pytest.mark.parametrize(("transfer", "upload"), [("lfs", BY_LFS), ("xet", BY_XET)], indirect=["transfer"])
+def test_a_push_asks_for_no_more_than_it_needs(go, published, hub, directory, upload):
     (directory / "README.md").write_bytes(b"---\nlicense: apache-2.0\n---\n")
     (directory / "model-00001-of-00002.safetensors").write_bytes(b"\0" * 900)
     go(tag="v1.0")
     asked = [(method, path.removeprefix(f"/api/models/{REPO}/")) for method, path in hub.requests]
     parent, commit = (path.removeprefix("tree/") for _, path in asked if path.startswith("tree/"))
-    assert asked == [
+    assert [(method, path) for method, path in asked if not path.startswith("/xet/")] == [
         ("GET", "refs"),
         ("GET", f"tree/{parent}"),
         ("POST", "/api/validate-yaml"),
         ("POST", "preupload/main"),
-        ("POST", f"/{REPO}.git/info/lfs/objects/batch"),
-        ("PUT", f"/objects/{hashlib.sha256(bytes(900)).hexdigest()}"),
-        ("POST", f"/{REPO}.git/info/lfs/verify"),
+        *upload,
         ("POST", "/api/validate-yaml"),  # create_commit looks at the card once more
         ("POST", "commit/main"),
         ("GET", f"tree/{commit}"),
@@ -187,6 +208,7 @@ def test_whoever_approves_sees_the_changes_and_may_stop(go, published, hub, dire
     assert sent(hub) == []
 
 
+@both_ways
 def test_stages_are_told_in_order(go, directory):
     told = []
     go(create=True, tag="v1.0", listener=lambda *step: told.append(step))
@@ -263,6 +285,7 @@ def test_an_absent_repository_names_the_flag(go, hub):
     assert sent(hub) == []
 
 
+@both_ways
 def test_a_new_repository_is_private_on_request(go, api):
     go(create=True, private=True)
     assert api.repo_info(REPO).private
@@ -305,6 +328,7 @@ def test_a_full_reference_is_a_branch(go, published):
     assert go(revision="refs/heads/main").revision == "main"
 
 
+@both_ways
 def test_a_branch_in_a_new_repository(go, api):
     result = go(create=True, create_branch=True, revision="next")
     assert api.repo_info(REPO, revision="next").sha == result.commit
@@ -318,6 +342,7 @@ def test_a_branch_in_a_new_repository_needs_its_own_flag(go, hub):
     assert sent(hub) == []
 
 
+@both_ways
 def test_a_pull_request_takes_a_push(go, published, api, directory):
     api.create_commit(REPO, [CommitOperationAdd("x", b"x")], commit_message="m", create_pr=True)
     (directory / "config.json").write_bytes(b"{}")
@@ -431,6 +456,7 @@ def test_a_wrong_token(go, published):
     assert "hf_forged" not in str(refused.value)
 
 
+@both_ways
 def test_a_token_that_only_reads(go, published, hub, directory):
     (directory / "config.json").write_bytes(b"{}")
     with pytest.raises(NotAuthorized) as refused:
@@ -438,6 +464,7 @@ def test_a_token_that_only_reads(go, published, hub, directory):
     assert "write access" in refused.value.hint
 
 
+@both_ways
 def test_a_repository_of_others(go, published, directory):
     (directory / "config.json").write_bytes(b"{}")
     with pytest.raises(NotAuthorized):
@@ -457,14 +484,17 @@ def test_a_token_that_cannot_be_sent_is_not_shown(go, published):
     assert refused.value.__cause__ is None
 
 
-def test_equal_pushes_are_equal_commits(directory, tmp_path):
+@pytest.mark.parametrize("transfer", ["xet"], indirect=True)
+def test_equal_pushes_are_equal_commits_however_they_travelled(directory, tmp_path, transfer, monkeypatch):
     commits = set()
-    for name in ("one", "two"):
-        with Hub(tmp_path / name) as hub:
+    for by_lfs in (False, True, True):
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", by_lfs)
+        with Hub(tmp_path / f"hub-{len(commits)}-{by_lfs}") as hub:
             commits.add(push(directory, REPO, endpoint=hub.endpoint, token=hub.token, create=True).commit)
     assert len(commits) == 1
 
 
+@both_ways
 def test_the_client_is_left_as_it_was(go, published):
     get_session().timeout = 7
     go()

@@ -5,6 +5,7 @@ alone; the calls before it are retried by huggingface_hub itself, whose sleeping
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import random
 import re
 import threading
@@ -18,6 +19,9 @@ from repokit.publisher.retrying import WAITS
 from repokit.rehearsal import Answer, Drop
 
 REPO = "rehearsal/model"
+
+both_ways = pytest.mark.parametrize("transfer", ["lfs", "xet"], indirect=True)
+by_xet = pytest.mark.parametrize("transfer", ["xet"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +73,7 @@ def test_a_commit_that_was_not_made_is_made_again(changed, hub, waits, fault):
     assert (commits(hub), waits) == (3, [1])
 
 
+@both_ways
 @pytest.mark.parametrize("fault", MADE, ids=str)
 def test_a_commit_that_was_made_is_not_made_again(changed, hub, waits, fault):
     hub.intercept = Faults("/commit/", fault)
@@ -120,6 +125,7 @@ def test_a_hub_that_asks_for_three_years_gets_a_minute(changed, hub, client_wait
     assert client_waits == [61]  # huggingface_hub adds a second
 
 
+@both_ways
 @pytest.mark.parametrize("stage", ["hash", "upload", "commit", "verify", "tag"])
 def test_a_push_that_is_interrupted_is_taken_up_by_the_next(changed, hub, stage):
     def interrupt(reached, done, total):
@@ -133,6 +139,7 @@ def test_a_push_that_is_interrupted_is_taken_up_by_the_next(changed, hub, stage)
     assert hub.storage.resolve(_key(hub), "v1.0") == result.commit
 
 
+@both_ways
 def test_the_run_after_a_failure_sends_no_byte_again(changed, hub):
     hub.intercept = Faults("/commit/", *[Answer(503, b"")] * 100)
     with pytest.raises(HubUnreachable):
@@ -140,10 +147,11 @@ def test_the_run_after_a_failure_sends_no_byte_again(changed, hub):
     hub.intercept = None
     hub.requests.clear()
     changed()
-    assert [path for method, path in hub.requests if method == "PUT"] == []
+    assert [path for method, path in hub.requests if method == "PUT" or "/v1/xorbs/" in path] == []
     assert commits(hub) == 3
 
 
+@both_ways
 def test_the_run_after_a_commit_that_nobody_heard_of_makes_no_second_one(changed, hub):
     made = threading.Event()
 
@@ -164,8 +172,9 @@ def test_the_run_after_a_commit_that_nobody_heard_of_makes_no_second_one(changed
 # Other people
 
 
+@both_ways
 def test_someone_commits_while_the_files_are_uploaded(changed, hub, api):
-    others = Others(hub, "/lfs/verify")
+    others = Others(hub, "/lfs/verify|/v1/shards")
     hub.intercept = others
     with pytest.raises(ParentMoved) as failed:
         changed()
@@ -227,6 +236,7 @@ def test_someone_creates_the_repository_meanwhile_and_puts_files_there(go, hub, 
 # The directory
 
 
+@both_ways
 @pytest.mark.parametrize("path", ["config.json", "model-00001-of-00002.safetensors"])
 def test_a_file_that_changes_in_the_gate(changed, hub, directory, path):
     def gate(_):
@@ -237,6 +247,7 @@ def test_a_file_that_changes_in_the_gate(changed, hub, directory, path):
     assert commits(hub) == 2
 
 
+@both_ways
 @pytest.mark.parametrize("path", ["config.json", "model-00001-of-00002.safetensors"])
 @pytest.mark.parametrize("grown", [0, 1])
 def test_a_file_that_changes_before_the_upload(changed, hub, directory, path, grown):
@@ -251,6 +262,7 @@ def test_a_file_that_changes_before_the_upload(changed, hub, directory, path, gr
     assert commits(hub) == 2
 
 
+@both_ways
 def test_a_file_that_goes_before_the_upload(changed, hub, directory):
     def intercept(request):
         if "/preupload/" in request.path:
@@ -263,6 +275,7 @@ def test_a_file_that_goes_before_the_upload(changed, hub, directory):
     assert commits(hub) == 2
 
 
+@both_ways
 def test_a_file_that_the_hub_would_leave_out(changed, hub):
     def intercept(request):
         if "/preupload/" in request.path:
@@ -335,7 +348,15 @@ MATRIX = [
 ]
 
 
-@pytest.mark.parametrize(("call", "fault"), MATRIX, ids=str)
+# By xet only the calls differ that upload: hf_xet makes them, tries them again, and has its own words for failures.
+XET_CALLS = ["/xet-write-token/", "/v1/xorbs/", "/v1/shards", "/commit/"]
+CASES = [
+    *(("lfs", call, fault) for call, fault in MATRIX),
+    *(("xet", call, fault) for call in XET_CALLS for fault in ONCE),
+]
+
+
+@pytest.mark.parametrize(("transfer", "call", "fault"), CASES, ids=str, indirect=["transfer"])
 def test_one_fault_anywhere(changed, hub, directory, call, fault):
     (directory / "README.md").write_bytes(b"---\nlicense: apache-2.0\n---\n")
     hub.intercept = Faults(call, fault)
@@ -402,6 +423,7 @@ def test_an_offline_client_says_so(go, published, monkeypatch):
     assert failed.value.hint == "unset HF_HUB_OFFLINE"
 
 
+@both_ways
 def test_a_token_that_expires_during_the_upload(changed, hub):
     hub.intercept = Faults("/commit/", Answer(401, b'{"error": "expired"}'))
     with pytest.raises(NotAuthorized, match="expired"):
@@ -415,12 +437,12 @@ class Others:
 
     def __init__(self, hub, part, fault=None):
         self.api = HfApi(endpoint=hub.endpoint, token=hub.token)
-        self.part = part
+        self.part = re.compile(part)
         self.fault = fault
         self.commit = None
 
     def __call__(self, request):
-        if self.commit is not None or self.part not in request.path:
+        if self.commit is not None or not self.part.search(request.path):
             return None
         self.commit = ""  # their own requests come through here too
         done = self.api.create_commit(REPO, [CommitOperationAdd("theirs.txt", b"x")], commit_message="theirs")
@@ -445,3 +467,71 @@ def _json(value):
 
 def _key(hub):
     return next(iter(hub.storage.keys()))
+
+
+# Xet storage
+
+
+@by_xet
+@pytest.mark.parametrize(
+    ("call", "fault", "expected"),
+    [
+        ("/xet-write-token/", Answer(404, b"{}"), (PublishError, "HF_HUB_DISABLE_XET=1")),
+        ("/xet-write-token/", Answer(401, b"{}"), (NotAuthorized, "hf auth login")),
+        ("/xet-write-token/", Answer(403, b"{}"), (NotAuthorized, "write access")),
+        ("/xet-write-token/", Answer(503, b"busy"), (HubUnreachable, "again")),
+        ("/xet-write-token/", Answer(200, b"<html>"), (HubUnreachable, "again")),
+        ("/xet-write-token/", Answer(200, b"{}"), (HubUnreachable, "again")),
+        ("/xet-write-token/", Drop(), (HubUnreachable, "again")),
+        ("/v1/xorbs/", Answer(503, b"busy"), (HubUnreachable, "again")),
+        ("/v1/xorbs/", Answer(507, b"full"), (PublishError, "again")),
+        ("/v1/shards", Answer(400, b"no"), (PublishError, "again")),
+        ("/v1/xorbs/", Drop(), (HubUnreachable, "again")),
+    ],
+    ids=str,
+)
+def test_xet_storage_that_stays_broken_is_an_error_with_a_way_out(changed, hub, call, fault, expected):
+    kind, hint = expected
+    hub.intercept = Faults(call, *[fault] * 100)
+    with pytest.raises(kind) as failed:
+        changed()
+    hub.intercept = None
+    assert hint in failed.value.hint
+    assert "\n" not in failed.value.what
+    assert commits(hub) == 2
+
+
+@by_xet
+@pytest.mark.parametrize("place", ["/dev/null/none", "/proc/none"])
+def test_xet_storage_that_cannot_be_written(changed, hub, place):
+    body = {"accessToken": "x", "exp": 4_000_000_000, "casUrl": f"local://{place}"}
+    hub.intercept = Faults("/xet-write-token/", _json(body))
+    with pytest.raises(PublishError, match="could not upload the files") as failed:
+        changed()
+    hub.intercept = None
+    assert "HF_HUB_DISABLE_XET=1" in failed.value.hint
+
+
+@by_xet
+def test_chunks_that_make_another_file_are_refused(changed, hub):
+    """The Hub puts together what was uploaded, and hashes it."""
+
+    def intercept(request):
+        if request.path.endswith("/v1/shards"):
+            shard = request.read()
+            request._body = shard.replace(_words(SHA256_OF_900_ZEROS), _words("0" * 64))
+
+    hub.intercept = intercept
+    with pytest.raises(PublishError, match="does not exist"):
+        changed()
+    hub.intercept = None
+    assert commits(hub) == 2
+
+
+SHA256_OF_900_ZEROS = hashlib.sha256(bytes(900)).hexdigest()
+
+
+def _words(sha256):
+    """As xet writes a hash: the bytes of each 64-bit number in the order of this machine."""
+    raw = bytes.fromhex(sha256)
+    return b"".join(raw[at : at + 8][::-1] for at in range(0, 32, 8))
