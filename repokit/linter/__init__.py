@@ -3,7 +3,8 @@
 finding     what a rule says, and the report that they make
 rule        what a rule is: a page that one would send to a user
 rules/      the rules, one module per family; rules/__init__.py is the table
-examples    known-good repositories in memory, and the changes that break them
+examples    known-good repositories in memory, and the changes that break them; examples_gguf, examples_quantized,
+            examples_torch: those of other formats
 selection   which rules run, which findings count
 engine      runs the rules, keeps count of what could not be checked
 places      line and column of a finding

@@ -1,8 +1,9 @@
-"""One read-only view of a repository, wherever it lies: in memory, in a plan, in a directory.
+"""One read-only view of a repository, wherever it lies: in memory, in a plan, in a directory, on the Hub.
 
 source       the seam: list the files, read a range
 memory       a Source out of a mapping, for the examples of rules
 directory    a Source out of a folder
+hub          a Source over a revision on the Hub, without its weights; hub_cache: what was read, for the next time
 document     a parsed JSON object with typed accessors
 repository   the view: lazy, cached, lists once, reads once, parses once
 
@@ -10,7 +11,10 @@ Facets, which need more than one value or file:
 
 config       config.json with the sub-configs of composed models
 weights      which files a loader reads, which tensors they hold; weight_index, tensor_names: its parts
-adapter      the factors of an adapter, in pairs
+gguf         GGUF files: which are one model, what each is for, its tokens and templates
+pickles      which files are pickles, what they name, which tensors they hold
+quantization which weights are packed, by config and by tensors; quantized_parts, quantized_shapes: what a method asks for
+adapter      the factors of an adapter, in pairs; adapter_kinds: the names and shapes of the other methods
 tokenizer    which ids its tokens really get; token_ids, special_tokens: its parts
 tokenizer_trial    what the tokenizers library itself says, asked in the worker
 chat_template      every place in which a template can live; stopping: which ids end an answer
@@ -18,6 +22,7 @@ processor    settings for images, audio and video
 card         README.md: front matter and body
 remote_code  which files `auto_map` needs, found by parsing
 
+inspection   what a repository is, at a glance; stored_weights: its tensors in numbers
 training_state     what trainers leave beside the weights
 lookalikes, patterns    characters that look like others; regular expressions that a tokenizer would choke on
 worker       the one limited child process in which templates render and tokenizers run: worker_process starts it,

@@ -89,7 +89,7 @@ class Repository:
 
     @property
     def holds_model(self) -> bool:
-        """Whether anything at the top is of a model: a config or weights, of whatever library. GGUF may lie in folders."""
+        """Whether anything is of a model: a config or weights at the top, of whatever library; GGUF in folders too."""
         return any(_OF_MODEL.fullmatch(path) or path.endswith(".gguf") for path in self.files)
 
     def has(self, path: str) -> bool:

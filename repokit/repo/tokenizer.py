@@ -112,8 +112,19 @@ class Tokenizer:
 
     @cached_property
     def renumbered(self) -> tuple[AddedToken, ...]:
-        """Added tokens whose id in tokenizer.json is not the one that they get."""
-        return tuple(token for token in self.added if token.written != token.id)
+        """Added tokens whose id in the file that adds them is not the one that they get.
+
+        Without tokenizer.json, vocab.json and merges.txt become one when they are loaded, and added_tokens.json and
+        added_tokens_decoder with them; tokenizers that are Python throughout take the ids as they are written (measured
+        with transformers 5.24).
+        """
+        added = self.added
+        if self.document is None and self.path == VOCAB_JSON and self._repository.has(MERGES_TXT):
+            listed = sorted(self.written_elsewhere, key=lambda token: token.written or 0)
+            ids = Ids(self._base.vocabulary, self._base.count)
+            ids.add(token.content for token in listed)
+            added = tuple(token._replace(id=ids.get(token.content)) for token in listed)
+        return tuple(token for token in added if token.written != token.id)
 
     @cached_property
     def appended(self) -> tuple[AddedToken, ...]:

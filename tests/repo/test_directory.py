@@ -31,6 +31,13 @@ def test_files_are_listed_sorted_with_their_sizes(tmp_path: Path) -> None:
     assert list(source.entries().items()) == [("a", Entry(1)), ("b", Entry(2)), ("unet/a", Entry(3))]
 
 
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_folder_with_the_name_of_a_file_is_listed(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / "unet").mkdir()
+    assert kinds(tmp_path) == {name: Kind.FOLDER}
+
+
 @pytest.mark.parametrize("folder", [".git", ".cache", ".venv", "__pycache__"])
 def test_what_tools_keep_is_not_content(tmp_path: Path, folder: str) -> None:
     (tmp_path / folder).mkdir()
@@ -157,3 +164,110 @@ def test_a_name_that_is_not_utf8_is_listed(tmp_path: Path) -> None:
 def test_the_label_is_what_the_user_wrote(tmp_path: Path) -> None:
     assert Directory(tmp_path, "./here").label == "./here"
     assert Directory(tmp_path).label == str(tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------ leniency
+
+LENIENT = directory.Leniency(outside=lambda path: path.endswith(".bin"), unneeded=lambda folder: folder == "wandb/")
+
+
+def test_a_link_that_may_lead_out_is_followed(tmp_path: Path) -> None:
+    write(tmp_path, disk__a="12345")
+    (tmp_path / "root").mkdir()
+    for name in ("a.bin", "a.txt"):
+        (tmp_path / "root" / name).symlink_to("../disk/a")
+    source = Directory(tmp_path / "root", leniency=LENIENT)
+    assert source.entries() == {"a.bin": Entry(5), "a.txt": Entry(5, Kind.OUTSIDE_LINK)}
+    assert (source.outside, source.read("a.bin")) == ({"a.bin"}, b"12345")
+
+
+def test_a_link_inside_does_not_lead_out(tmp_path: Path) -> None:
+    write(tmp_path, a="x")
+    (tmp_path / "a.bin").symlink_to("a")
+    source = Directory(tmp_path, leniency=LENIENT)
+    source.entries()
+    assert source.outside == set()
+
+
+def test_a_link_to_a_folder_is_not_followed_with_leniency(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "a.bin").symlink_to("../disk")
+    assert Directory(tmp_path / "root", leniency=LENIENT).entries()["a.bin"].kind is Kind.OUTSIDE_LINK
+
+
+@pytest.mark.parametrize(
+    ("link", "what"),
+    [
+        ("gone", "is a broken link (to gone)"),
+        ("link", "is a broken link (to link)"),
+        ("..", "is a link to a folder (to ..)"),
+        ("/dev/null", "is a link to outside of the repository (to /dev/null)"),
+        ("a\x1b[2J", "is a broken link (to a\\x1b[2J)"),
+    ],
+)
+def test_what_cannot_be_read_is_described(tmp_path: Path, link: str, what: str) -> None:
+    (tmp_path / "link").symlink_to(link)
+    with pytest.raises(MissingInput) as caught:
+        Directory(tmp_path).read("link")
+    assert str(caught.value) == f"link: {what}"
+
+
+@pytest.mark.parametrize("shape", ["flat", "deep"])
+def test_a_folder_with_too_many_files_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: str
+) -> None:
+    monkeypatch.setattr(directory, "MAX_BELOW", 3)
+    for number in range(4):
+        write(tmp_path, **{f"data__{number}" if shape == "flat" else f"data__{number}__x": "x"})
+    write(tmp_path, a="x", other__b="x")
+    source = Directory(tmp_path, leniency=LENIENT)
+    assert list(source.entries()) == ["a", "other/b"]
+    assert source.unlisted == {"data/": "has more than 3 files"}
+
+
+def test_a_folder_that_is_too_deep_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory, "MAX_DEPTH", 2)
+    source = Directory(write(tmp_path, a="x", b__c__d__e="x"), leniency=LENIENT)
+    assert list(source.entries()) == ["a"]
+    assert source.unlisted == {"b/": "is nested deeper than 2 folders"}
+
+
+def test_a_folder_at_its_limit_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory, "MAX_BELOW", 2)
+    source = Directory(write(tmp_path, d__a="", d__b=""), leniency=LENIENT)
+    assert (list(source.entries()), source.unlisted) == (["d/a", "d/b"], {})
+
+
+def test_too_many_files_at_the_top_are_refused_with_leniency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory, "MAX_FILES", 2)
+    with pytest.raises(LimitExceeded, match="more than 2 files"):
+        Directory(write(tmp_path, a="", b="", c=""), leniency=LENIENT).entries()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="no mode stops root")
+def test_a_folder_of_logs_that_cannot_be_listed_is_passed_over(tmp_path: Path) -> None:
+    (write(tmp_path, a="x") / "wandb").mkdir(mode=0)
+    source = Directory(tmp_path, leniency=LENIENT)
+    assert list(source.entries()) == ["a"]
+    assert source.unlisted == {"wandb/": "cannot be listed: Permission denied"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="no mode stops root")
+def test_another_folder_that_cannot_be_listed_is_refused(tmp_path: Path) -> None:
+    (write(tmp_path, a="x") / "other").mkdir(mode=0)
+    with pytest.raises(MissingInput, match="other/: cannot be listed"):
+        Directory(tmp_path, leniency=LENIENT).entries()
+
+
+def test_a_file_that_goes_during_the_listing_is_not_there(tmp_path: Path) -> None:
+    class Gone:
+        name, path = "a", str(tmp_path / "a")
+
+        def is_symlink(self) -> bool:
+            return False
+
+        def stat(self, *, follow_symlinks: bool) -> os.stat_result:
+            return Path(self.path).stat(follow_symlinks=follow_symlinks)
+
+    assert Directory(tmp_path)._entry(Gone(), "a") is None

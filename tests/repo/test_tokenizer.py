@@ -84,6 +84,17 @@ def test_a_token_with_another_id_than_written_is_renumbered() -> None:
     ]
 
 
+def test_without_tokenizer_json_added_tokens_go_behind_the_vocabulary() -> None:
+    vocabulary = {"vocab.json": {"a": 0, "b": 1}, "added_tokens.json": {"<x>": 2, "<y>": 9}}
+    found = tokenizer({**vocabulary, "merges.txt": "a b\n"})
+    assert [(token.content, token.id) for token in found.renumbered] == [("<y>", 3)]
+
+
+def test_tokenizers_that_are_python_take_ids_as_they_are_written() -> None:
+    found = tokenizer({"vocab.json": {"a": 0, "b": 1}, "added_tokens.json": {"<y>": 9}})
+    assert found.renumbered == ()
+
+
 def test_pieces_of_a_unigram_have_their_positions_as_ids() -> None:
     model = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.0], ["b", -2.0]]}
     found = tokenizer({"tokenizer.json": document({}, [("<x>", 9)], model=model)})

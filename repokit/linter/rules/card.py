@@ -319,7 +319,7 @@ class MissingLibrary(Rule):
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         card = repository.card
-        if card is not None and card.has_metadata and "library_name" not in card:
+        if card is not None and card.has_metadata and "library_name" not in card and not repository.gguf.is_all:
             library = "peft" if repository.adapter_config is not None else "transformers"
             yield self.finding(README, "has no library_name", hint=f"library_name: {library}")
 

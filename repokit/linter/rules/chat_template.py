@@ -218,7 +218,7 @@ class DoubledBos(Rule):
     """
 
     code = "TPL304"
-    severity = Severity.NOTE
+    severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
     bad = (

@@ -7,15 +7,20 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from repokit.formats.tensors import TORCH_NAMES
-from repokit.linter.examples import DELETE, Example
+from repokit.linter.examples import DELETE, Example, safetensors
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable
 from repokit.repo.config import CONFIG, TOKEN_ID_KEYS
 from repokit.repo.weights import SINGLE
+from repokit.resources import data
 
 if TYPE_CHECKING:
+    from repokit.repo.document import Document
     from repokit.repo.repository import Repository
+
+
+PARAMS: Final = "params.json"  # config.json of Meta's and Mistral's own formats
 
 
 class MissingModelType(Rule):
@@ -63,7 +68,8 @@ class MissingArchitectures(Rule):
     good = (
         Example(
             "a model_type alone, beside a GGUF file",
-            {CONFIG: '{"model_type": "llama"}', SINGLE: None, "model.gguf": b"GGUF"},
+            {CONFIG: '{"model_type": "llama"}'},
+            "gguf",
         ),
     )
 
@@ -181,15 +187,19 @@ class LayerTypesMismatch(Rule):
     bad = (
         Example("a layer that drafts tokens was counted", {CONFIG: {"layer_types": ["full_attention"] * 3}}),
         Example("layers were cut away", {CONFIG: {"mlp_layer_types": ["dense"]}}),
+        Example("a switch for a layer that is not there", {CONFIG: {"no_rope_layers": [1, 1, 0]}}),
     )
-    good = (Example("one entry a layer", {CONFIG: {"layer_types": ["sliding_attention", "full_attention"]}}),)
+    good = (
+        Example("one entry a layer", {CONFIG: {"layer_types": ["sliding_attention", "full_attention"]}}),
+        Example("an empty list, which stands for the default", {CONFIG: {"no_rope_layers": []}}),
+    )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         for level in () if repository.config is None else repository.config.levels:
             layers = level.integer("num_hidden_layers")
-            for key in ("layer_types", "mlp_layer_types"):
+            for key in PER_LAYER:
                 types = level.raw.get(key)
-                if layers is not None and isinstance(types, list) and len(types) != layers:
+                if layers is not None and isinstance(types, list) and types and len(types) != layers:
                     message = f"has {count(len(types), 'entry', 'entries')}; num_hidden_layers is {printable(layers)}"
                     yield self.finding(CONFIG, message, place=level.at(key))
 
@@ -207,16 +217,73 @@ class ImpossibleSize(Rule):
     bad = (
         Example("the vocabulary was to be filled in later", {CONFIG: {"vocab_size": -1}}),
         Example("no heads", {CONFIG: {"num_attention_heads": 0}}),
+        Example("nothing", {CONFIG: {"hidden_size": None}}),
         Example("more layers than bytes in memory", {CONFIG: {"num_hidden_layers": 10**12}}, also=("WGT104",)),
+        Example(
+            "in Mistral's own format",
+            {
+                PARAMS: '{"dim": 16, "vocab_size": -1}',
+                "consolidated.safetensors": safetensors({"norm.weight": ("BF16", (16,))}),
+            },
+        ),
     )
     good = (Example("a model without attention heads", {CONFIG: {"num_attention_heads": None}}),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        for level in () if repository.config is None else repository.config.levels:
+        levels: list[Document] = [] if repository.config is None else list(repository.config.levels)
+        for level in levels if levels and "auto_map" not in levels[0] else ():
+            for key in NEVER_NULL if is_rotary(level) else ():
+                if key in level and level.raw[key] is None:
+                    yield self.finding(level.path, "is null", place=level.at(key))
+        params = repository.document(PARAMS)
+        for level in [*levels, *([] if params is None else [params])]:
             for key, most in SIZES.items():
                 value = level.integer(key)
                 if value is not None and not 0 < value <= most:
-                    yield self.finding(CONFIG, f"is {printable(value, 40)}", place=level.at(key))
+                    yield self.finding(level.path, f"is {printable(value, 40)}", place=level.at(key))
+
+
+class IndivisibleHeads(Rule):
+    """hidden_size is not a multiple of num_attention_heads.
+
+    transformers refuses the config of such a family, whatever head_dim says; others cut the size of a head down, and
+    stop with a size mismatch.
+    """
+
+    code = "CFG112"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (Example("three heads", {CONFIG: {"num_attention_heads": 3}}),)
+    good = (Example("a family with heads of any size", {CONFIG: {"model_type": "qwen3", "num_attention_heads": 3}}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        config = repository.config
+        for level in () if config is None or "auto_map" in config else config.levels:
+            hidden, heads = level.integer("hidden_size"), level.integer("num_attention_heads")
+            if level.string("model_type") in data("divided_heads")["ids"] and hidden and heads and hidden % heads:
+                message = f"is {printable(heads)}; hidden_size is {printable(hidden)}"
+                yield self.finding(CONFIG, message, place=level.at("num_attention_heads"))
+
+
+class AssertedTrust(Rule):
+    """config.json asks for trust_remote_code.
+
+    Whether code of a repository may run is for its user to say: loaders that take arguments from config.json run it
+    unasked, all others ignore the key.
+    """
+
+    code = "CFG208"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (Example("an argument of the training script", {CONFIG: {"trust_remote_code": True}}),)
+    good = (Example("off", {CONFIG: {"trust_remote_code": False}}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for level in () if repository.config is None else repository.config.levels:
+            if level.flag("trust_remote_code"):
+                yield self.finding(CONFIG, "is true", place=level.at("trust_remote_code"), hint="delete the key")
 
 
 class FrozenAttention(Rule):
@@ -254,10 +321,19 @@ RULES: Final = (
     TokenOutOfRange(),
     LayerTypesMismatch(),
     ImpossibleSize(),
+    IndivisibleHeads(),
     MissingArchitectures(),
     ConflictingDtypes(),
     FrozenAttention(),
+    AssertedTrust(),
 )
+
+# Lists with an entry for each layer (transformers 5.24: the first two are validated, the others are read by index).
+PER_LAYER: Final = ("layer_types", "mlp_layer_types", "indexer_types", "no_rope_layers")
+
+# transformers 5.24 refuses null for these in every family with rotary positions but two, which have stages instead.
+NEVER_NULL: Final = ("hidden_size", "num_hidden_layers")
+STAGED: Final = frozenset({"blt", "efficientloftr"})
 
 # Far above every model there is (vocabulary 1 M, hidden size 64 k, 128 layers in 2026).
 SIZES: Final = {
@@ -265,6 +341,9 @@ SIZES: Final = {
     "hidden_size": 2**24,
     "num_attention_heads": 2**16,
     "num_hidden_layers": 10_000,
+    "dim": 2**24,
+    "n_layers": 10_000,
+    "n_heads": 2**16,
 }
 
 # Every dtype that is an attribute of torch 2.13 beside those that a header can hold, and the pattern of later ones:
@@ -273,6 +352,12 @@ OTHER_DTYPES: Final = frozenset(
     {"half", "float", "double", "short", "int", "long", "cfloat", "cdouble", "chalf", "complex32", "complex128"}
 )
 LATER_DTYPES: Final = re.compile(r"u?int[1-7]|float[0-9]{1,2}_e[0-9]m[0-9][a-z0-9_]*")
+
+
+def is_rotary(level: Document) -> bool:
+    """Whether this describes a model with rotary positions, of a family that has one stack of layers."""
+    model_type = level.string("model_type")
+    return model_type in data("older_rope_theta")["rope_theta"] and model_type not in STAGED
 
 
 def is_torch_dtype(name: str) -> bool:

@@ -102,7 +102,7 @@ class BrokenLink(Rule):
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         for path, entry in repository.files.items():
-            if entry.kind is not Kind.FILE:
+            if entry.kind not in {Kind.FILE, Kind.FOLDER}:
                 yield self.finding(path, f"is a {entry.kind}", hint="replace it by the file itself, or delete it")
 
 
@@ -248,6 +248,8 @@ def parse(repository: Repository, path: str) -> None:
     """
     if path.endswith(".safetensors"):
         repository.header(path)
+    elif path.endswith(".gguf"):
+        repository.gguf.file(path)
     elif path in repository.weights.index_paths:
         repository.weights.index_at(path)
     elif path in OBJECTS:

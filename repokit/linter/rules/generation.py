@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from repokit.linter.examples import Example
+from repokit.linter.examples import Change, Example
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
-from repokit.printable import printable
+from repokit.printable import printable, some
+from repokit.repo.config import CONFIG
+from repokit.repo.stopping import EOS
 
 if TYPE_CHECKING:
     from repokit.repo.document import Document
@@ -127,7 +129,86 @@ class GenerationTokenOutOfRange(Rule):
                 yield self.finding(GENERATION, message, place=config.at(key), names=tuple(map(str, wrong)))
 
 
-RULES: Final = (RefusedGenerationConfig(), GenerationTokenOutOfRange(), UnsavableGenerationConfig())
+WHISPER: Final[dict[str, Change]] = {
+    CONFIG: {"architectures": ["WhisperForConditionalGeneration"], "model_type": "whisper"},
+    "preprocessor_config.json": '{"feature_extractor_type": "WhisperFeatureExtractor"}',
+    "chat_template.jinja": None,
+}
+SPEECH: Final = {
+    "is_multilingual": True,
+    "lang_to_id": {"<|en|>": 5},
+    "no_timestamps_token_id": 7,
+    "task_to_id": {"transcribe": 6},
+}
+
+
+class MissingSpeechTable(Rule):
+    """generation_config.json of a Whisper model does not say which tokens stand for languages, tasks and timestamps.
+
+    `generate(language=..., task=...)` and timestamps stop with ValueError: "The generation config is outdated".
+    """
+
+    code = "GEN103"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (
+        Example("as it was before 2023", {**WHISPER, GENERATION: {"no_timestamps_token_id": 7}}),
+        Example("no languages", {**WHISPER, GENERATION: {"is_multilingual": True, "no_timestamps_token_id": 7}}),
+    )
+    good = (
+        Example("every table", {**WHISPER, GENERATION: SPEECH}),
+        Example("English alone", {**WHISPER, GENERATION: {"is_multilingual": False, "no_timestamps_token_id": 7}}),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        config, generation = repository.config, repository.generation_config
+        if config is None or "WhisperForConditionalGeneration" not in config.architectures or "auto_map" in config:
+            return
+        raw = {} if generation is None else generation.raw
+        english = raw.get("is_multilingual") is False
+        wanted = SPEECH.keys() - ({"lang_to_id", "task_to_id"} if english else set())
+        if missing := sorted(key for key in wanted if raw.get(key) is None):
+            path = CONFIG if generation is None else GENERATION
+            hint = f"copy {GENERATION} of the base model"
+            yield self.finding(path, f"has no {some(tuple(missing), 4)}", names=missing, hint=hint)
+
+
+class EndOnlyInConfig(Rule):
+    """The tokenizer's end-of-text token ends a generation by config.json, and not by generation_config.json.
+
+    `generate` reads generation_config.json alone where there is one, and goes on to the length limit.
+    """
+
+    code = "GEN202"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (Example("ids of the base model", {GENERATION: {EOS: 2}}),)
+    good = (
+        Example("one id in config.json, two in generation_config.json", {CONFIG: {EOS: 2}}),
+        Example("no generation_config.json", {GENERATION: None}),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        config, generation, tokenizer = repository.config, repository.generation_config, repository.tokenizer
+        ids = () if generation is None else generation.integers(EOS)
+        eos = None if tokenizer is None else tokenizer.roles.get("eos_token")
+        if config is None or generation is None or tokenizer is None or eos is None or not eos.content:
+            return
+        number = tokenizer.id_of(eos.content) if ids and min(ids) >= 0 else None
+        if number is not None and number not in ids and number in {*config.integers(EOS), *config.text.integers(EOS)}:
+            message = f"does not list {number}, the tokenizer's {printable(eos.content, 40)!r}, which {CONFIG} does"
+            yield self.finding(GENERATION, message, place=generation.at(EOS), hint=f"add {number}")
+
+
+RULES: Final = (
+    RefusedGenerationConfig(),
+    GenerationTokenOutOfRange(),
+    MissingSpeechTable(),
+    UnsavableGenerationConfig(),
+    EndOnlyInConfig(),
+)
 
 
 def in_range(number: int, lowest: int | None, rows: int) -> bool:

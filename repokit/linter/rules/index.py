@@ -231,7 +231,7 @@ class SecondWeightSet(Rule):
     good = (
         Example(
             "Mistral's own layout beside the shards",
-            {"consolidated.safetensors": safetensors({"norm.weight": ("BF16", (16,))})},
+            {"consolidated.safetensors": safetensors({"norm.weight": ("BF16", (16,))}), "params.json": '{"dim": 16}'},
             "sharded",
         ),
         Example(

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from repokit.linter.examples import Example
+from repokit.linter.examples import Example, safetensors
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable
+from repokit.repo.source import Kind
 
 if TYPE_CHECKING:
     from repokit.repo.repository import Repository
@@ -68,6 +69,25 @@ class CollidingNames(Rule):
                 yield self.finding(
                     path, f"has the same name as {printable(first)} on macOS and Windows", names=(first,)
                 )
+
+
+class FolderForFile(Rule):
+    """A folder has the name of a file.
+
+    Loaders look for a file there, and stop.
+    """
+
+    code = "FIL126"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.LISTING
+    bad = (Example("a folder that was to hold it", {"extra/weights.safetensors": Kind.FOLDER}),)
+    good = (Example("a folder with a name of its own", {"weights/model.safetensors": safetensors({"x": ("F32", ())})}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        for path, entry in repository.files.items():
+            if entry.kind is Kind.FOLDER:
+                yield self.finding(path, "is a folder", hint="move the file out of it, or delete it")
 
 
 class UnportableName(Rule):
@@ -185,7 +205,15 @@ class IgnoredFile(Rule):
             yield self.finding(".gitignore", message, names=ignored, hint="delete .gitignore")
 
 
-RULES: Final = (DeceptiveName(), CollidingNames(), UnwantedFile(), SystemFile(), IgnoredFile(), UnportableName())
+RULES: Final = (
+    DeceptiveName(),
+    CollidingNames(),
+    FolderForFile(),
+    UnwantedFile(),
+    SystemFile(),
+    IgnoredFile(),
+    UnportableName(),
+)
 
 
 def is_ignored(path: str, patterns: list[str]) -> bool:

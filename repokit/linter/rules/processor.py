@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from repokit.linter.examples import CARD, Change, Example, safetensors
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
+from repokit.linter.rules.token_ids import with_added, with_rows
 from repokit.printable import count, printable
 from repokit.repo.processor import CLASS_KEYS, PREPROCESSOR, PROCESSOR, Processors
 from repokit.resources import data
@@ -201,6 +202,11 @@ class MismatchedMediaToken(Rule):
             "the id of another token",
             {"config.json": {"image_token_id": 4}, "tokenizer_config.json": {"image_token": "<unk>"}},
         ),
+        Example(
+            "a token that only its name tells",
+            {"config.json": {"image_token_id": 31}, "tokenizer.json": with_added("<image>", 32), **with_rows(64)}
+            | {"config.json": {"image_token_id": 31, "vocab_size": 64}},
+        ),
     )
     good = (
         Example(
@@ -212,10 +218,8 @@ class MismatchedMediaToken(Rule):
         config, tokenizer = repository.config, repository.tokenizer
         if config is None or tokenizer is None:
             return
-        whole = repository.document(PROCESSOR)
         for kind in ("image", "video", "audio"):
-            named = tokenizer.roles.get(f"{kind}_token")
-            token = named.content if named else None if whole is None else whole.string(f"{kind}_token")
+            token = media_token(repository, kind)
             number = None if token is None else tokenizer.id_of(token)
             for key in (f"{kind}_token_id", f"{kind}_token_index"):
                 said = config.integer(key)
@@ -288,6 +292,39 @@ RULES: Final = (
     StaleProcessor(),
     MismatchedProcessor(),
 )
+
+
+# How families write the placeholder, where no file says which token it is (transformers 5.24 models/*/processing_*.py).
+PLACEHOLDERS: Final = {
+    "image": ("<image>", "<|image_pad|>", "<|image|>", "<image_soft_token>", "<|image_1|>", "[IMG]", "<img>"),
+    "video": ("<video>", "<|video_pad|>", "<|video|>"),
+    "audio": ("<audio>", "<|AUDIO|>", "<|audio|>", "<audio_soft_token>", "<|audio_pad|>"),
+}
+
+OF_KIND: Final = {
+    "image": ("image", "img", "vision", "patch", "media"),
+    "video": ("video", "vision", "frame", "media"),
+    "audio": ("audio", "sound", "speech", "media"),
+}
+
+
+def media_token(repository: Repository, kind: str) -> str | None:
+    """The token that stands for an image, a video or a sound: as a file names it, or the only one of that name.
+
+    A name tells only where the token that config.json points at is not of the same kind by its own name.
+    """
+    tokenizer, config, whole = repository.tokenizer, repository.config, repository.document(PROCESSOR)
+    if tokenizer is None or config is None:
+        return None
+    if named := tokenizer.roles.get(f"{kind}_token"):
+        return named.content
+    if whole is not None and (token := whole.string(f"{kind}_token")) is not None:
+        return token
+    pointed = config.integer(f"{kind}_token_id") or config.integer(f"{kind}_token_index")
+    owners = [token for token, number in tokenizer.ids.items() if number == pointed]
+    named_so = [token for token in PLACEHOLDERS[kind] if token in tokenizer.ids]
+    of_kind = any(word in owner.lower() for owner in owners for word in OF_KIND[kind])
+    return named_so[0] if owners and not of_kind and len(named_so) == 1 else None
 
 
 def _model_type_is_known(repository: Repository) -> bool:

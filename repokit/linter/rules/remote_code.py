@@ -62,6 +62,10 @@ class UnusableCode(Rule):
     reads = Reads.TEXT
     bad = (
         Example("copied out of transformers", {**AUTO_MAP, "modeling_x.py": "from ...activations import ACT2FN\n"}),
+        Example(
+            "a folder of code",
+            {**AUTO_MAP, "modeling_x.py": "from .utils.pos import X\n", "utils/pos.py": "class X: ...\n"},
+        ),
         Example("cut in the middle", {**AUTO_MAP, "modeling_x.py": "class XForCausalLM(\n"}),
     )
     good = (Example("imports of installed packages", {**AUTO_MAP, "modeling_x.py": "from torch import nn\n"}),)

@@ -39,6 +39,12 @@ def with_rows(rows: int) -> dict[str, Change]:
     return {"config.json": {"vocab_size": rows}, "model.safetensors": edited(add=tensors)}
 
 
+def slow(added: dict[str, int]) -> dict[str, Change]:
+    """A change that leaves vocab.json and merges.txt of the tokenizer, with added tokens beside them."""
+    vocabulary = {token: number for number, token in enumerate(VOCABULARY)}
+    return {TOKENIZER_JSON: None, VOCAB_JSON: vocabulary, MERGES_TXT: "a s\n", ADDED_TOKENS: added}
+
+
 class TokenBeyondEmbedding(Rule):
     """Tokens that ordinary use produces have ids beyond the rows of the embedding.
 
@@ -112,6 +118,7 @@ class RenumberedToken(Rule):
         ),
         Example("a gap before the added token", {TOKENIZER_JSON: with_added("<x>", 40), **with_rows(64)}),
         Example("an empty token, which is left out", {TOKENIZER_JSON: with_added("", 31)}),
+        Example("a gap, and no tokenizer.json", {**slow({"<x>": 40}), **with_rows(64)}),
     )
     good = (Example("the next free id", {TOKENIZER_JSON: with_added("<x>", ROWS), **with_rows(64)}),)
 
@@ -124,8 +131,8 @@ class RenumberedToken(Rule):
         message = (
             f"writes ids that {count(len(moved), 'added token')} will not have: {_shown(first.content)} gets {gets}"
         )
-        place = f"{first.place}/id"
-        yield self.finding(tokenizer.path, message, place=place, names=[token.content for token in moved])
+        place = f"{first.place}/id" if tokenizer.document is not None else first.place
+        yield self.finding(first.path, message, place=place, names=[token.content for token in moved])
 
 
 class TakenTokenId(Rule):
@@ -144,17 +151,19 @@ class TakenTokenId(Rule):
             "an added_tokens_decoder of the base model",
             {TOKENIZER_CONFIG: {"added_tokens_decoder": {"2": {"content": "<|im_end|>", "special": True}}}},
         ),
+        Example("an id of the vocabulary, and no tokenizer.json", slow({"<x>": 7}), also=("TOK107", "TOK211")),
     )
     good = (Example("the same ids", {ADDED_TOKENS: {"<|im_end|>": 4}}),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         tokenizer = repository.tokenizer
-        if tokenizer is None or tokenizer.document is None:
+        if tokenizer is None or not tokenizer.is_read:
             return
-        owners = {number: token for token, number in tokenizer.ids.items()}
+        known = tokenizer.vocabulary if tokenizer.document is None else tokenizer.ids
+        owners = {number: token for token, number in known.items()}
         for token in tokenizer.written_elsewhere:
             owner = owners.get(-1 if token.written is None else token.written, token.content)
-            if owner != token.content and tokenizer.ids.get(token.content) != token.written:
+            if owner != token.content and known.get(token.content) != token.written:
                 message = f"gives {_shown(token.content)} the id {token.written}, which is that of {_shown(owner)}"
                 yield self.finding(token.path, message, place=token.place)
 

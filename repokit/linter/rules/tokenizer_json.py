@@ -44,7 +44,7 @@ class RefusedTokenizer(Rule):
         Example("a key that the library does not know", {TOKENIZER_JSON: {"comment": "ours"}}, also=("FIL104",)),
         Example("a kind of model that it does not know", {TOKENIZER_JSON: {"model": {"type": "Syllables"}}}),
     )
-    good = (Example("merges as text", {TOKENIZER_JSON: {"model": {"merges": ["a s", "e r", "u s"]}}}),)
+    good = (Example("merges as lists", {TOKENIZER_JSON: {"model": {"merges": [["a", "s"], ["e", "r"]]}}}),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         if (found := trial(repository)) and found.load:

@@ -46,7 +46,13 @@ class MissingLayer(Rule):
         Example("a layer in the middle", {SINGLE: edited(rename=lambda name: name.replace("layers.1.", "layers.2."))}),
     )
     good = (
-        Example("an extra layer that drafts tokens", {CONFIG: {"num_nextn_predict_layers": 1}}),
+        Example(
+            "an extra layer that drafts tokens",
+            {
+                CONFIG: {"num_nextn_predict_layers": 1},
+                SINGLE: edited(add={"model.layers.2.eh_proj.weight": ("BF16", (16, 32))}),
+            },
+        ),
         Example(
             "a Sequential whose activations have no weights",
             {SINGLE: edited(add={f"projector.layers.{number}.weight": ("BF16", (16, 16)) for number in (0, 2)})},
@@ -86,6 +92,13 @@ class MissingExpert(Rule):
     bad = (
         Example("two of four experts", {CONFIG: {"num_local_experts": 4}, SINGLE: edited(add=experts(0, 1))}),
         Example("a gap", {SINGLE: edited(add=experts(0, 1, 3))}),
+        Example(
+            "too few in one tensor",
+            {
+                CONFIG: {"num_local_experts": 4},
+                SINGLE: edited(add={"model.layers.0.mlp.experts.down_proj": ("BF16", (2, 16, 24))}),
+            },
+        ),
     )
     good = (Example("every expert", {CONFIG: {"num_local_experts": 4}, SINGLE: edited(add=experts(0, 1, 2, 3))}),)
 
@@ -98,9 +111,14 @@ class MissingExpert(Rule):
             if (found := EXPERTS.search(pattern)) and (missing := missing_experts(pattern, found, names, declared)):
                 message = f"lacks {count(len(missing), 'expert tensor')} of the pattern {pattern}"
                 yield self.finding(weights.main or SINGLE, message, names=missing, place=missing[0])
+        together = [name for names in fused_groups(repository).values() for name in names]
+        if short := [name for name in together if weights.tensors[name].shape[0] < declared and not weights.quantized]:
+            message = f"has fewer experts in one tensor than the {declared:,} that {CONFIG} declares"
+            yield self.finding(weights.main or SINGLE, message, names=short, place=short[0])
 
 
 EXPERTS: Final = re.compile(r"(?:^|\.)experts\.\*\.")
+FUSED: Final = re.compile(r"(?:^|\.)experts\.(?:gate_up_proj|gate_proj|up_proj|down_proj|w[123])(?:\.weight)?$")
 
 
 class EmbeddingRows(Rule):
@@ -241,7 +259,10 @@ class StoredInFloat32(Rule):
     reads = Reads.HEADERS
     bad = (Example("the master weights of a training run", {SINGLE: as_dtype("F32")}),)
     good = (
-        Example("declared and stored in float32", {CONFIG: {"dtype": "float32"}, SINGLE: as_dtype("F32")}),
+        Example(
+            "declared and stored in float32",
+            {CONFIG: {"dtype": "float32", "model_type": "gpt2"}, SINGLE: as_dtype("F32")},
+        ),
         Example("one matrix in float32", {SINGLE: edited(add={"model.router.weight": ("F32", (4, 16))})}),
     )
 
@@ -314,6 +335,13 @@ def are_complete(names: list[str], declared: int) -> bool:
         return False
     wanted = {f"{before}experts.{expert}.{behind}" for before, behind in firsts for expert in range(declared)}
     return wanted == set(names)
+
+
+def fused_groups(repository: Repository) -> dict[str, list[str]]:
+    """The names of tensors that hold the experts of a layer together, by pattern: those of three dimensions."""
+    weights = repository.weights
+    found = {pattern: names for pattern, names in weights.groups.items() if FUSED.search(pattern)}
+    return {pattern: names for pattern, names in found.items() if len(weights.tensors[names[0]].shape) == 3}
 
 
 def filled(pattern: str, values: tuple[int, ...]) -> str:

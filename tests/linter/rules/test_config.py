@@ -72,7 +72,7 @@ def test_ids_are_held_against_the_rows_of_the_weights() -> None:
     """Mllama has eight rows more than vocab_size says, and its image token is the first of them."""
     rows = dict.fromkeys(("model.embed_tokens.weight", "lm_head.weight"), ("BF16", (40, 16)))
     change = {
-        "config.json": {"model_type": "mllama_text_model", "image_token_index": 32},
+        "config.json": {"model_type": "mllama_text_model", "image_token_index": 32, "rope_theta": 10000.0},
         "model.safetensors": edited(add=rows),
     }
     assert found(change) == []

@@ -9,9 +9,9 @@ import zipfile
 import pytest
 
 from repokit.linter.engine import lint
-from repokit.repo.pickles import is_torch_zip
 from repokit.linter.selection import Selection
 from repokit.repo.memory import Memory
+from repokit.repo.pickles import is_torch_zip
 from repokit.repo.repository import Repository
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 1\n"

@@ -1,0 +1,186 @@
+"""WGT: parts that config.json declares beside the layers: draft layers, experts in their two layouts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from repokit.linter.examples import Example, Tensors, edited
+from repokit.linter.finding import Finding, Severity
+from repokit.linter.rule import Reads, Rule
+from repokit.linter.rules.weights_against_config import as_dtype, dtypes, experts, fused_groups, generates
+from repokit.printable import count, printable, size
+from repokit.repo.config import CONFIG
+from repokit.repo.weights import SINGLE
+from repokit.resources import data
+
+if TYPE_CHECKING:
+    from repokit.repo.repository import Repository
+
+DRAFTS: Final = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
+MOE: Final = {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_experts": 4}
+
+
+def fused(number: int) -> Tensors:
+    """As many experts in one tensor, in both layers."""
+    block = "model.layers.{}.mlp.experts."
+    shapes = {"gate_up_proj": (number, 48, 16), "down_proj": (number, 16, 24)}
+    return {block.format(layer) + part: ("BF16", shape) for layer in range(2) for part, shape in shapes.items()}
+
+
+class MissingDraftLayer(Rule):
+    """config.json declares layers that draft tokens, and the weights have none.
+
+    Servers that draft with them stop, or draft with random weights and accept nothing. A merge, or a save by classes of
+    transformers, which do not have these layers, drops them without a word.
+    """
+
+    code = "WGT203"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (
+        Example("dropped by a merge", {CONFIG: {"num_nextn_predict_layers": 1}}),
+        Example("in the text model", {CONFIG: {"text_config": {"vocab_size": 32, "mtp_num_hidden_layers": 1}}}),
+    )
+    good = (
+        Example(
+            "a stack of its own",
+            {CONFIG: {"mtp_num_hidden_layers": 1}, SINGLE: edited(add={"mtp.fc.weight": ("BF16", (16, 32))})},
+        ),
+        Example(
+            "behind the last layer",
+            {
+                CONFIG: {"num_nextn_predict_layers": 1},
+                SINGLE: edited(add={"model.layers.2.eh_proj.weight": ("BF16", (16, 32))}),
+            },
+        ),
+        Example("none declared", {CONFIG: {"num_nextn_predict_layers": 0}}),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        weights, config = repository.weights, repository.config
+        if config is None or weights.of_adapter or not weights.whole:
+            return
+        for level in config.levels:
+            for key in DRAFTS:
+                number = level.integer(key) or 0
+                if number > 0 and not has_drafts(repository, level.integer("num_hidden_layers")):
+                    message = f"declares {count(number, 'layer')} that {'drafts' if number == 1 else 'draft'} tokens; "
+                    message += "the weights have none"
+                    hint = "set it to 0, or take the layers over from the base model"
+                    yield self.finding(CONFIG, message, place=level.at(key), hint=hint)
+
+
+class MixedExpertLayouts(Rule):
+    """Experts of one layer are stored one by one and in one tensor as well.
+
+    Loaders read one of the two layouts and drop the other: which experts the model has depends on the loader.
+    """
+
+    code = "WGT110"
+    severity = Severity.ERROR
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (
+        Example(
+            "two savers, one folder",
+            {CONFIG: MOE, SINGLE: edited(add={**fused(4), **experts(0, 1, 2, 3)})},
+            also=("WGT302",),
+        ),
+    )
+    good = (Example("one by one", {CONFIG: MOE, SINGLE: edited(add=experts(0, 1, 2, 3))}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        weights = repository.weights
+        alone = {pattern.partition("experts.")[0] for pattern in weights.groups if ".experts.*." in pattern}
+        together = fused_groups(repository)
+        names = [names[0] for pattern, names in together.items() if pattern.partition("experts.")[0] in alone]
+        if names:
+            message = "has experts one by one and in one tensor, in the same layers"
+            yield self.finding(weights.main or SINGLE, message, names=names, place=names[0])
+
+
+class FusedExperts(Rule):
+    """The experts of a layer are in one tensor, in a family that publishes them one by one.
+
+    Those are the names that transformers 5 uses inside; other loaders, and transformers 4, look for each expert and
+    find none: some of them go on with random ones.
+    """
+
+    code = "WGT302"
+    severity = Severity.NOTE
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (Example("a state dict of transformers 5", {CONFIG: MOE, SINGLE: edited(add=fused(4))}),)
+    good = (
+        Example(
+            "a family that publishes them so",
+            {CONFIG: {"model_type": "gpt_oss", "num_local_experts": 4}, SINGLE: edited(add=fused(4))},
+        ),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        weights, config = repository.weights, repository.config
+        if config is None or not (groups := fused_groups(repository)):
+            return
+        for model_type in dict.fromkeys((config.text.string("model_type"), config.model_type)):
+            if model_type in data("unfused_experts")["ids"]:
+                message = f"has experts in one tensor, which {printable(model_type, 40)} publishes one by one"
+                names = [name for names in groups.values() for name in names]
+                yield self.finding(weights.main or SINGLE, message, names=names, place=names[0])
+                return
+
+
+class DerivedInFloat32(Rule):
+    """A decoder that was made from another one is stored, and declared, in float32.
+
+    Decoders with rotary positions are published in 16 bits, and run in them: a training run kept its master weights,
+    and everyone downloads twice what they use.
+    """
+
+    code = "WGT204"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.HEADERS
+    bad = (Example("a merge in float32", {CONFIG: {"dtype": "float32"}, SINGLE: as_dtype("F32")}),)
+    good = (
+        Example("a merge in bfloat16"),
+        Example(
+            "no model that it came from",
+            {
+                CONFIG: {"dtype": "float32"},
+                SINGLE: as_dtype("F32"),
+                "README.md": lambda card: card.replace(b"base_model: example/base\n", b""),
+            },
+        ),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        config, card = repository.config, repository.card
+        if config is None or card is None or not card.base_models or dtypes(repository) != ("F32", "F32"):
+            return
+        rotary = config.model_type in data("older_rope_theta")["rope_theta"]
+        if rotary and any(generates(architecture) for architecture in config.architectures):
+            total = size(sum(repository.weights.stored.bytes.values()))
+            message = (
+                f"holds {total} of float32 matrices; {printable(card.base_models[0], 60)} is what it was made from"
+            )
+            hint = "`repokit build` casts them, if the base is in 16 bits"
+            yield self.finding(repository.weights.main or SINGLE, message, hint=hint)
+
+
+RULES: Final = (MixedExpertLayouts(), MissingDraftLayer(), DerivedInFloat32(), FusedExperts())
+
+# A stack of its own: Qwen, Nemotron-H, MiMo, MiniMax, LongCat, Inkling. Behind the last layer: DeepSeek, GLM
+# (transformers 5.24 `_keys_to_ignore_on_load_unexpected`).
+DRAFT_NAMES: Final = re.compile(r"(?:^|\.)(?:mtp|mtp_\w+|nextn|eh_proj|enorm|hnorm)(?:\.|$)")
+
+
+def has_drafts(repository: Repository, layers: int | None) -> bool:
+    """Whether a name is that of a layer that drafts tokens, or a stack goes on behind the last layer."""
+    weights = repository.weights
+    if any(DRAFT_NAMES.search(pattern) for pattern in weights.groups):
+        return True
+    return layers is not None and any(max(numbers) >= layers for numbers in weights.stacks.values())

@@ -1,0 +1,123 @@
+"""TOK: what other readers make of tokenizer.json: of its flags, its merges, and the SentencePiece model beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from repokit.formats.sentencepiece import count_pieces
+from repokit.formats.strict_json import dumps, loads
+from repokit.linter.examples import VOCABULARY, Example
+from repokit.linter.finding import Finding, Severity
+from repokit.linter.rule import Reads, Rule
+from repokit.linter.rules.files import is_pointer
+from repokit.printable import count, printable
+from repokit.repo.token_ids import TOKENIZER_JSON
+from repokit.repo.tokenizer import is_tiktoken
+
+if TYPE_CHECKING:
+    from repokit.repo.document import Document
+    from repokit.repo.repository import Repository
+
+SENTENCEPIECE: Final = "tokenizer.model"
+PIECE: Final = b"\x0a\x08\x0a\x01a\x15\0\0\0\0"  # "a", score 0
+
+
+def ordinary(token: str) -> Callable[[bytes], bytes]:
+    """A change to tokenizer.json: an added token is no longer special."""
+
+    def change(before: bytes) -> bytes:
+        document = loads(before, TOKENIZER_JSON)
+        for entry in document["added_tokens"]:
+            entry["special"] = entry["special"] and entry["content"] != token
+        return dumps(document)
+
+    return change
+
+
+class OrdinaryRoleToken(Rule):
+    """A token with a role, such as the end of a text, is not special in tokenizer.json.
+
+    Readers of tokenizer.json leave it in the text when they decode and are asked to skip special tokens: users read
+    `<|im_end|>` at the end of every answer.
+    """
+
+    code = "TOK217"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (Example("flags of a training run", {TOKENIZER_JSON: ordinary("<|im_end|>")}),)
+    good = (Example("a token without a role", {TOKENIZER_JSON: ordinary("<|im_start|>")}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        tokenizer = repository.tokenizer
+        if tokenizer is None or tokenizer.document is None:
+            return
+        roles = {token.content: role for role, token in tokenizer.roles.items()}
+        for token in tokenizer.added:
+            if not token.special and token.content in roles:
+                message = f"says that {printable(token.content, 40)!r}, the {roles[token.content]}, is not special"
+                yield self.finding(token.path, message, place=f"{token.place}/special")
+
+
+class StaleSentencepiece(Rule):
+    """tokenizer.model has pieces whose ids no token of tokenizer.json has.
+
+    Slow tokenizers and converters read the one, fast tokenizers the other: what the first produce, the second cannot
+    decode.
+    """
+
+    code = "TOK218"
+    severity = Severity.WARNING
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (Example("a model with more pieces", {SENTENCEPIECE: PIECE * (len(VOCABULARY) + 2)}),)
+    good = (
+        Example("as many", {SENTENCEPIECE: PIECE * len(VOCABULARY)}),
+        Example("tokens added behind the pieces", {SENTENCEPIECE: PIECE * 8}),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        tokenizer = repository.tokenizer
+        if tokenizer is None or tokenizer.document is None or not repository.has(SENTENCEPIECE):
+            return
+        content = b"" if is_pointer(repository, SENTENCEPIECE) else repository.content(SENTENCEPIECE) or b""
+        if not content or is_tiktoken(content):
+            return
+        pieces = count_pieces(content, SENTENCEPIECE)
+        if lost := sorted(set(range(pieces)) - set(tokenizer.ids.values())):
+            message = (
+                f"has {count(pieces, 'piece')}; {TOKENIZER_JSON} has no token for {count(len(lost), 'id')} of them"
+            )
+            names = [str(number) for number in lost]
+            yield self.finding(SENTENCEPIECE, message, names=names, hint="save the tokenizer again, and compare")
+
+
+class MergesAsPairs(Rule):
+    """The merges in tokenizer.json are lists of two.
+
+    tokenizers 0.20 and later write and read them so; older versions, and several readers in other languages, know only
+    text with a space.
+    """
+
+    code = "TOK303"
+    severity = Severity.NOTE
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (Example("as tokenizers writes it", {TOKENIZER_JSON: {"model": {"merges": [["a", "s"]]}}}),)
+    good = (Example("text with a space", {TOKENIZER_JSON: {"model": {"merges": ["a s"]}}}),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        model = _model(repository)
+        merges = None if model is None else model.raw.get("merges")
+        if model is not None and isinstance(merges, list) and merges and isinstance(merges[0], list):
+            message = f"has {count(len(merges), 'merge')} as lists, which tokenizers before 0.20 does not read"
+            yield self.finding(model.path, message, place=model.at("merges"))
+
+
+RULES: Final = (OrdinaryRoleToken(), StaleSentencepiece(), MergesAsPairs())
+
+
+def _model(repository: Repository) -> Document | None:
+    document = repository.document(TOKENIZER_JSON)
+    return None if document is None else document.mapping("model")
