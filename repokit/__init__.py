@@ -22,8 +22,10 @@ if TYPE_CHECKING:
         Linted,
         PushRequest,
         build,
+        check_load,
         check_plan,
         init,
+        inspect,
         lint,
         open_repository,
         plan,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         push_request,
         read_plan,
         read_recipe,
+        verify,
     )
     from repokit.builder.build import Built
     from repokit.builder.draft import Draft
@@ -40,18 +43,24 @@ if TYPE_CHECKING:
     from repokit.linter.rule import Rule
     from repokit.linter.selection import Ignore, Selection
     from repokit.publisher.push import PushResult
+    from repokit.repo.inspection import Inspection
     from repokit.repo.repository import Repository
     from repokit.repo.source import Source
     from repokit.schema.recipe import Recipe
+    from repokit.verifier.load_report import LoadReport
+    from repokit.verifier.manifest import FilesReport
 
 __all__ = [
     "Built",
     "Coverage",
     "Draft",
+    "FilesReport",
     "Finding",
     "Gate",
     "Ignore",
+    "Inspection",
     "Linted",
+    "LoadReport",
     "Plan",
     "PushRequest",
     "PushResult",
@@ -65,8 +74,10 @@ __all__ = [
     "Source",
     "__version__",
     "build",
+    "check_load",
     "check_plan",
     "init",
+    "inspect",
     "lint",
     "open_repository",
     "plan",
@@ -74,14 +85,18 @@ __all__ = [
     "push_request",
     "read_plan",
     "read_recipe",
+    "verify",
 ]
 
 _HOMES = {
     "Built": "repokit.builder.build",
     "Coverage": "repokit.linter.finding",
     "Draft": "repokit.builder.draft",
+    "FilesReport": "repokit.verifier.manifest",
     "Finding": "repokit.linter.finding",
     "Ignore": "repokit.linter.selection",
+    "Inspection": "repokit.repo.inspection",
+    "LoadReport": "repokit.verifier.load_report",
     "Plan": "repokit.builder.plan",
     "PushResult": "repokit.publisher.push",
     "Recipe": "repokit.schema.recipe",

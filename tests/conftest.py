@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ _KEPT = {"PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE"}  # where bytecode goe
 NOWHERE = "http://127.0.0.1:9"
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Publish = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
@@ -97,3 +99,42 @@ def hub(tmp_path: Path, real_client: None) -> Iterator[Hub]:
     with Hub(tmp_path / "hub", tokens, organizations=organizations, read_only=["hf_reader"]) as running:
         yield running
     assert running.failures == []
+
+
+@pytest.fixture
+def transfer(request: pytest.FixtureRequest, real_client: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """How large files travel: `lfs`, or `xet` where a test asks for it (parametrize, indirect)."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils._xet import abort_xet_session
+
+    chosen = getattr(request, "param", "lfs")
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", chosen == "lfs")
+    if chosen == "lfs":
+        yield chosen
+        return
+    # hf_xet reads HF_HOME and this where its session starts: a test waits milliseconds before a new try, not seconds.
+    monkeypatch.setenv("HF_XET_CLIENT_RETRY_BASE_DELAY", "1ms")
+    abort_xet_session()
+    yield chosen
+    abort_xet_session()
+
+
+@pytest.fixture
+def publish(hub: Hub) -> Publish:
+    """Puts files into a repository on the Hub past its protocol, and gives the commit id. Weights are large files."""
+    from repokit.rehearsal.commits import Add, Message, large_file, regular_file
+    from repokit.rehearsal.refusals import AlreadyExists
+    from repokit.rehearsal.storage import Key
+
+    def publish(repo_id: str, files: Mapping[str, bytes], revision: str = "main", *, private: bool = False) -> str:
+        key = Key("models", *repo_id.split("/"))
+        with contextlib.suppress(AlreadyExists):
+            hub.storage.create(key, author="rehearsal", private=private)
+        additions = []
+        for path, content in files.items():
+            sha256 = hub.storage.objects.add(content)
+            large = path.endswith((".safetensors", ".gguf", ".bin", ".pt"))
+            additions.append(Add(path, large_file(sha256, len(content)) if large else regular_file(content, sha256)))
+        return hub.storage.commit(key, revision, additions, Message("rehearsal", "files"))
+
+    return publish

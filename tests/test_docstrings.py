@@ -47,7 +47,7 @@ def test_a_summary_is_a_sentence(name: str) -> None:
     assert [place for place, summary in summaries.items() if summary and not summary.endswith((".", "?"))] == []
 
 
-PACKAGES = ("builder", "formats", "linter", "publisher", "repo", "schema")
+PACKAGES = ("builder", "formats", "linter", "publisher", "repo", "schema", "verifier")
 
 
 @pytest.mark.parametrize("package", PACKAGES)

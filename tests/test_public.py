@@ -10,10 +10,13 @@ PUBLIC = [
     "Built",
     "Coverage",
     "Draft",
+    "FilesReport",
     "Finding",
     "Gate",
     "Ignore",
+    "Inspection",
     "Linted",
+    "LoadReport",
     "Plan",
     "PushRequest",
     "PushResult",
@@ -27,8 +30,10 @@ PUBLIC = [
     "Source",
     "__version__",
     "build",
+    "check_load",
     "check_plan",
     "init",
+    "inspect",
     "lint",
     "open_repository",
     "plan",
@@ -36,6 +41,7 @@ PUBLIC = [
     "push_request",
     "read_plan",
     "read_recipe",
+    "verify",
 ]
 
 

@@ -48,7 +48,8 @@ def loaded(environment: dict[str, str], tmp_path: Path) -> Loaded:
 
 
 def test_commands_are_those_of_the_readme() -> None:
-    assert {words[0] for words in COMMANDS if words} == {"init", "build", "lint", "push", "rules", "schema", "demo"}
+    named = {"init", "inspect", "build", "lint", "push", "verify", "rules", "schema", "demo"}
+    assert {words[0] for words in COMMANDS if words} == named
 
 
 @pytest.mark.parametrize("flag", ["--help", "--version"])
@@ -64,6 +65,10 @@ def test_help_loads_nothing_heavy(words: tuple[str, ...], loaded: Loaded) -> Non
 
 def test_lint_loads_nothing_heavy(checkpoint: Path, loaded: Loaded) -> None:
     assert loaded("lint", str(checkpoint)).isdisjoint(HEAVY)
+
+
+def test_inspect_loads_nothing_heavy(checkpoint: Path, loaded: Loaded) -> None:
+    assert loaded("inspect", str(checkpoint)).isdisjoint(HEAVY)
 
 
 def test_lint_json_loads_nothing_heavy(checkpoint: Path, loaded: Loaded) -> None:

@@ -1,19 +1,23 @@
-"""init, build, lint and push for Python: composes the packages below. The command line calls this.
+"""init, build, lint, push and verify for Python: composes the packages below. The command line calls this.
 
 reading    a target becomes a repository
+inspecting what a repository is
 linting    lint, and the gate of the others
 recipes    the recipe that is meant
 building   init, plan, build
 pushing    push, demo
+verifying  verify, the load check
 """
 
 from __future__ import annotations
 
 from repokit.api.building import build, check_plan, init, plan, read_plan
+from repokit.api.inspecting import Inspected, inspect, inspected
 from repokit.api.linting import Gate, Linted, lint, selection_of, settings_for
 from repokit.api.pushing import PushRequest, demo, push, push_request
 from repokit.api.reading import open_repository
 from repokit.api.recipes import PYPROJECT, RECIPE, read_recipe
+from repokit.api.verifying import LoadGate, check_load, verify
 from repokit.errors import InternalError, Stopped
 from repokit.linter.finding import Severity
 from repokit.linter.selection import Ignore, Selection
@@ -23,16 +27,21 @@ __all__ = [
     "RECIPE",
     "Gate",
     "Ignore",
+    "Inspected",
     "InternalError",
     "Linted",
+    "LoadGate",
     "PushRequest",
     "Selection",
     "Severity",
     "Stopped",
     "build",
+    "check_load",
     "check_plan",
     "demo",
     "init",
+    "inspect",
+    "inspected",
     "lint",
     "open_repository",
     "plan",
@@ -42,4 +51,5 @@ __all__ = [
     "read_recipe",
     "selection_of",
     "settings_for",
+    "verify",
 ]

@@ -5,13 +5,14 @@ Exit codes: 0 clean or done; 1 findings, or stopped by them; 2 could not run or 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from repokit.cli import build, demo, init, lint, push, rules, schema
+from repokit.cli import build, demo, init, inspect, lint, push, rules, schema, verify
 from repokit.cli.console import Console
 from repokit.errors import InternalError, RepokitError
 from repokit.version import __version__
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 INTERRUPTED = 130
+
+# What a disk, a network or the limits of a process answer, wherever they are met: no bug of ours.
+_OUTSIDE = frozenset(
+    {errno.EACCES, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EPERM}
+    | {errno.EROFS, errno.ESTALE, errno.ETIMEDOUT}
+)
 
 # rich_markup_mode=None: rich's help makes `--help` twice as slow (measured), and says nothing more.
 app = typer.Typer(
@@ -32,9 +39,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("init")(init.init)
+app.command("inspect")(inspect.inspect)
 app.command("build")(build.build)
 app.command("lint")(lint.lint)
 app.command("push")(push.push)
+app.command("verify")(verify.verify)
 app.command("rules")(rules.rules)
 app.add_typer(schema.app, name="schema")
 app.command("demo")(demo.demo)
@@ -69,7 +78,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             return code
         if os.environ.get("REPOKIT_DEBUG"):
             raise
-        Console().error(_internal(error))
+        Console().error(_refused(error) if isinstance(error, OSError) and error.errno in _OUTSIDE else _internal(error))
         return InternalError.exit_code
     if result == INTERRUPTED:  # what typer makes of Ctrl-C inside a command
         return _interrupted()
@@ -94,6 +103,12 @@ def _usage(error: Exception) -> int | None:
         return None
     show(file=sys.stderr)
     return code
+
+
+def _refused(error: OSError) -> RepokitError:
+    path = None if error.filename is None else str(error.filename)
+    hint = "run it again; REPOKIT_DEBUG=1 shows what was being done"
+    return RepokitError(f"the system refused: {error.strerror}", path=path, hint=hint)
 
 
 def _internal(error: Exception) -> InternalError:

@@ -11,11 +11,13 @@ from repokit.cli.console import Console, Format, chosen
 from repokit.cli.files import write
 from repokit.cli.options import FormatOption, JsonOption, QuietOption
 from repokit.cli.report import show_report
+from repokit.cli.verify import show_loaded
 from repokit.printable import count, printable, size, some
 
 if TYPE_CHECKING:
     from repokit.api import Gate
     from repokit.builder.plan import Plan
+    from repokit.schema.recipe import Recipe
 
 
 def build(
@@ -33,6 +35,9 @@ def build(
     force: Annotated[
         bool, typer.Option("--force", help="Replace an output that repokit did not build, or that was edited.")
     ] = False,
+    load_check: Annotated[
+        bool, typer.Option("--load-check", help="Load what was written with transformers before it is put in place.")
+    ] = False,
     format_: FormatOption = Format.AUTO,
     json_: JsonOption = False,
     quiet: QuietOption = False,
@@ -44,12 +49,15 @@ def build(
     console = Console(chosen(format_, json_=json_, quiet=quiet))
     if apply is not None and (plan_file is not None or keep or output is not None):
         raise UsageError("--apply goes with none of --plan, --keep and --output", hint="make another plan")
+    if load_check and (dry_run or plan_file is not None):
+        hint = "build with --load-check, or repokit verify --load what was built"
+        raise UsageError("--load-check goes with neither --dry-run nor --plan: nothing is written", hint=hint)
     wanted = None if apply is not None else api.read_recipe(recipe)
     if wanted is None:
         plan = api.read_plan(apply or Path())
     else:
         plan = api.plan(wanted, folder=recipe.parent, output=output, kept=keep or (), name=str(recipe))
-    gate = api.Gate(api.selection_of(plan.lint))
+    gate = _gate(plan, wanted, recipe, jobs) if load_check else api.Gate(api.selection_of(plan.lint))
     _show(plan, console)
     if dry_run or plan_file is not None:
         _only_plan(plan, gate, plan_file, console, force=force)
@@ -59,8 +67,10 @@ def build(
             built = api.build(plan, gate=gate, progress=progress, jobs=jobs, force=force)
     except (api.Stopped, api.InternalError):
         show_report(gate, console)
+        show_loaded(gate, console)
         raise
     show_report(gate, console)
+    show_loaded(gate, console)
     if built.reused:
         console.stage("reused", f"{count(built.reused, 'file')} of an interrupted build")
     total = sum(file.size for file in built.files) or plan.size
@@ -100,6 +110,15 @@ def _show(plan: Plan, console: Console) -> None:
         console.stage("left out", f"{some(left)} ({size(sum(file.size for file in plan.left_out))})")
     for warning in plan.warnings:
         console.warn(warning)
+
+
+def _gate(plan: Plan, wanted: Recipe | None, recipe: Path, jobs: int) -> Gate:
+    """Lints and loads; an adapter on the base that the recipe says is at hand."""
+    from repokit import api
+
+    base = wanted.base.path if wanted is not None and wanted.base is not None else None
+    folder = recipe.parent
+    return api.LoadGate(api.selection_of(plan.lint), base=None if base is None else folder / base, threads=jobs)
 
 
 def _recipe_flag(apply: Path | None, recipe: Path, output: str | None) -> str:

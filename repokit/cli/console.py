@@ -67,6 +67,9 @@ class Console:
         except BrokenPipeError:
             # The reader is gone (`repokit rules | head`): nothing more can be said to it, and nothing is wrong.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError:  # a full disk: the error says so; what could not be written is not tried again at the exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise
 
     def result(self, text: str, document: Mapping[str, Any], *, quiet: str) -> None:
         """What was done, in the chosen format: as text, as a JSON object, or as the one value that a script needs."""
@@ -95,14 +98,15 @@ class Console:
         """A line on stderr; the line that shows progress makes room for it."""
         if self._progress is not None:
             self._progress.erase()
-        sys.stderr.write(text + "\n")
+        _on_stderr(text + "\n")
 
     def error(self, error: RepokitError) -> None:
         """What happened, why it bites, what to do next."""
-        sys.stderr.write(f"{styled('error', 'error', sys.stderr)}: {printable(error, 1000)}\n")
+        lines = [f"{styled('error', 'error', sys.stderr)}: {printable(error, 1000)}"]
         for word, text in (("why", error.why), ("next", error.hint)):
             if text:
-                sys.stderr.write(f"  {styled(f'{word:<5}', 'dim', sys.stderr)}{printable(text, 500)}\n")
+                lines.append(f"  {styled(f'{word:<5}', 'dim', sys.stderr)}{printable(text, 500)}")
+        _on_stderr("\n".join(lines) + "\n")
 
     def confirm(self, question: str) -> bool:
         """Asks on the terminal; without one the answer is no."""
@@ -126,6 +130,18 @@ class Console:
         """A display of stages and bytes; a context manager that is called with (stage, done, total)."""
         self._progress = Progress(verb, silent=self.format in {Format.QUIET, Format.JSON})
         return self._progress
+
+
+def _on_stderr(text: str) -> None:
+    """Writes a message. A log that is full, or a terminal that is gone, is no reason to stop what is being done."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        try:
+            sys.stderr.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def styled(text: str, kind: str, stream: TextIO) -> str:
@@ -169,11 +185,10 @@ class Progress:
         line = self._line(stage, done, total, now - self._started)
         if self._live:
             self.erase()
-            sys.stderr.write(line)
+            _on_stderr(line)
             self._drawn = True
         else:
-            sys.stderr.write(line + "\n")
-        sys.stderr.flush()
+            _on_stderr(line + "\n")
 
     def _line(self, stage: str, done: int, total: int, seconds: float) -> str:
         if stage in _COUNTED:
@@ -187,7 +202,7 @@ class Progress:
     def erase(self) -> None:
         """Takes the line off the terminal, so that another can stand there."""
         if self._drawn:
-            sys.stderr.write("\r\x1b[K")
+            _on_stderr("\r\x1b[K")
             self._drawn = False
 
 

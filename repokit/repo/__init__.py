@@ -13,7 +13,8 @@ config       config.json with the sub-configs of composed models
 weights      which files a loader reads, which tensors they hold; weight_index, tensor_names: its parts
 gguf         GGUF files: which are one model, what each is for, its tokens and templates
 pickles      which files are pickles, what they name, which tensors they hold
-quantization which weights are packed, by config and by tensors; quantized_parts, quantized_shapes: what a method asks for
+quantization which weights are packed, by config and by tensors; quantized_parts, quantized_shapes: what each method
+             asks for
 adapter      the factors of an adapter, in pairs; adapter_kinds: the names and shapes of the other methods
 tokenizer    which ids its tokens really get; token_ids, special_tokens: its parts
 tokenizer_trial    what the tokenizers library itself says, asked in the worker
