@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from repokit import errors
 from repokit.errors import InputError
@@ -121,6 +121,14 @@ class WrongType(Rule):
         Example("a name where a list is due", {"config.json": {"architectures": "LlamaForCausalLM"}}),
         Example("a shard that is a number", {INDEX: {"weight_map": {"model.norm.weight": 3}}}, "sharded", ("IDX104",)),
         Example("a rank as text", {"adapter_config.json": {"r": "4"}}, "lora"),
+        Example(
+            "a width as text",
+            {
+                "modules.json": '[{"name": "0", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]',
+                "1_Pooling/config.json": '{"word_embedding_dimension": "16", "pooling_mode": "mean"}',
+            },
+        ),
+        Example("a result without its task", {".eval_results/mmlu.yaml": "- value: 0.4\n"}),
     )
     good = (
         Example("keys of someone's own", {"config.json": {"my_setting": {"any": ["thing", 1]}}}),
@@ -132,7 +140,7 @@ class WrongType(Rule):
 
         for path, model in schemas(repository):
             places: dict[str, list[str]] = {}
-            for problem in problems(model, repository.json(path)):
+            for problem in problems(model, document_in(repository, path)):
                 places.setdefault(problem.message, []).append(problem.pointer)
             for message, pointers in places.items():
                 yield self.finding(path, message, place=pointers[0] or None, names=pointers if pointers[1:] else ())
@@ -206,7 +214,11 @@ SCHEMAS: Final = {
     "quantize_config.json": ("quantization", "GptqSideFile"),
     "quant_config.json": ("quantization", "AwqSideFile"),
     "hf_quant_config.json": ("quantization", "ModelOptSideFile"),
+    "model_index.json": ("diffusers", "ModelIndex"),
+    "config_sentence_transformers.json": ("sentence_transformers", "ModelSettings"),
+    "sentence_bert_config.json": ("sentence_transformers", "TransformerSettings"),
 }
+MODULES: Final = "modules.json"  # a list
 
 
 def schemas(repository: Repository) -> Iterator[tuple[str, type[BaseModel]]]:
@@ -215,10 +227,46 @@ def schemas(repository: Repository) -> Iterator[tuple[str, type[BaseModel]]]:
 
     found = {path: SCHEMAS[path] for path in SCHEMAS if repository.content(path) is not None}
     found |= dict.fromkeys(repository.weights.index_paths, ("weight_index", "WeightIndex"))
+    found |= dict.fromkeys(results_in(repository), ("eval_results", "EvalResults"))
+    if repository.content(MODULES) is not None:
+        found[MODULES] = ("sentence_transformers", "Modules")
+        found |= dict(modules_of(repository))
     if "config.json" in found and not is_of_transformers(repository):
         del found["config.json"]
     for path, (module, name) in found.items():
         yield path, getattr(import_module(f"repokit.schema.{module}"), name)
+
+
+def modules_of(repository: Repository) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The settings of the modules of sentence-transformers that have a schema, each in the folder of its path."""
+    raw = repository.json(MODULES)
+    for entry in raw if isinstance(raw, list) else ():
+        kind, folder = (entry.get("type"), entry.get("path")) if isinstance(entry, dict) else (None, None)
+        name = str(kind).rpartition(".")[2]
+        path = f"{folder}/config.json"
+        if isinstance(folder, str) and name in {"Pooling", "Dense"} and repository.content(path) is not None:
+            yield path, ("sentence_transformers", f"{name}Settings")
+
+
+def results_in(repository: Repository) -> list[str]:
+    """Files of evaluation results, as the Hub collects them."""
+    return [path for path in repository.files if RESULTS.fullmatch(path)]
+
+
+RESULTS: Final = re.compile(r"\.eval_results/[^/]+\.ya?ml")
+
+
+def document_in(repository: Repository, path: str) -> Any:  # noqa: ANN401 - whatever the document holds
+    """What a file holds, in JSON or in YAML.
+
+    Raises:
+        MalformedFile: It is neither.
+    """
+    if not RESULTS.fullmatch(path):
+        return repository.json(path)
+    from repokit.formats.front_matter import load_list
+
+    return load_list(repository.content(path) or b"", path)
 
 
 def is_of_transformers(repository: Repository) -> bool:

@@ -157,9 +157,8 @@ def _gemma3(directory: Path) -> None:
     tokenizer = sentencepiece_bpe()
     add_special(tokenizer, *GEMMA3_TOKENS.values())
     ids = {name: tokenizer.convert_tokens_to_ids(token) for name, token in GEMMA3_TOKENS.items()}
-    for name, token in GEMMA3_TOKENS.items():  # Gemma's own tokenizer class has these attributes
-        setattr(tokenizer, f"{name}_token", token)
-        setattr(tokenizer, f"{name}_token_id", ids[name])
+    # The processor asks for them by attribute: a loaded tokenizer has those that its config names.
+    tokenizer._set_model_specific_special_tokens({f"{name}_token": token for name, token in GEMMA3_TOKENS.items()})
     config = transformers.Gemma3Config(
         text_config=tiny_config("gemma3_text", vocab_size=len(tokenizer)),
         vision_config=transformers.SiglipVisionConfig(**VISION_TOWER),
