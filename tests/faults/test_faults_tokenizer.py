@@ -1,7 +1,7 @@
 """Faults of published repositories: tokenizers.
 
-Each id is the kind of fault and the public thread that reports it. TK17 (a pre-tokenizer that llama.cpp's converter does
-not know) is not decided: it takes the converter's table of some 150 hashes, which changes from week to week.
+Each id is the kind of fault and the public thread that reports it. llama.cpp's converter tells pre-tokenizers by a hash
+of what they make of one text (TK17); the rule looks at the expression, which decides it for a known vocabulary.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from repokit.linter.examples import CHATML, DELETE, VOCABULARY, Example, tokeniz
 from repokit.linter.finding import Severity
 from repokit.linter.rules.token_ids import with_added, with_rows
 from repokit.linter.rules.tokenizer import ENCODER, MODEL
+from repokit.linter.rules.tokenizer_portability import split_by
 
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 CONFIG: Final = "config.json"
@@ -342,6 +343,11 @@ FAULTS: Final[dict[str, tuple[str, Severity, Example]]] = {
             "a marker that is no token",
             {TOKENIZER_JSON: without_added("<|im_start|>")},
         ),
+    ),
+    "TK17 ggml-org/llama.cpp#17197": (
+        "TOK304",
+        NOTE,
+        Example("an expression of one's own", {TOKENIZER_JSON: split_by(r"\p{L}+|[0-9]{5}|.")}),
     ),
 }
 

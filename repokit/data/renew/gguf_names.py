@@ -17,7 +17,11 @@ from pathlib import Path
 
 from table import DATA
 
+from repokit.linter.rules.tokenizer_portability import without_flags
+
 PRE = re.compile(r'tokenizer_pre == "([^"]+)"')
+# A line that holds one string and nothing else: `regex_exprs` has one expression a line.
+EXPRESSION = re.compile(r'^\s*(?:// *)?"((?:[^"\\]|\\.)+)",?\s*$', re.MULTILINE)
 TEXT = re.compile(r't\.first == "([^"]+)"')
 
 
@@ -29,6 +33,7 @@ def main(source: Path, revision: str) -> None:
         "source": f"gguf {version('gguf')} MODEL_TENSORS; ggml-org/llama.cpp {revision} src/llama-vocab.cpp",
         "date": datetime.now(UTC).date().isoformat(),
         "pre_tokenizers": sorted(set(PRE.findall(text))),
+        "splits": splits(text),
         "end_tokens": sorted(set(TEXT.findall(ends))),
         "tensors": tensors(),
     }
@@ -36,6 +41,12 @@ def main(source: Path, revision: str) -> None:
     lines[-1] = f' "tensors": {{\n{by_line(tensors())}\n }}'
     (DATA / "gguf_names.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     print(f"gguf_names.json: {len(tensors())} architectures, {len(table['pre_tokenizers'])} pre-tokenizers")
+
+
+def splits(text: str) -> list[str]:
+    """The expressions by which its pre-tokenizers cut, and the original ones that stand beside them in comments."""
+    written = [f'"{found}"' for found in EXPRESSION.findall(text)]
+    return sorted({without_flags(json.loads(found)) for found in written})
 
 
 def tensors() -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ from repokit.linter.rules.files import is_pointer
 from repokit.printable import count, printable
 from repokit.repo.token_ids import TOKENIZER_JSON
 from repokit.repo.tokenizer import is_tiktoken
+from repokit.resources import data
 
 if TYPE_CHECKING:
     from repokit.repo.document import Document
@@ -33,6 +35,18 @@ def ordinary(token: str) -> Callable[[bytes], bytes]:
         return dumps(document)
 
     return change
+
+
+def split_by(expression: str) -> dict[str, object]:
+    """A change to tokenizer.json: texts are cut by an expression."""
+    split = {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
+    bytes_ = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    return {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, bytes_]}}
+
+
+_QWEN: Final = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 
 class OrdinaryRoleToken(Rule):
@@ -115,7 +129,68 @@ class MergesAsPairs(Rule):
             yield self.finding(model.path, message, place=model.at("merges"))
 
 
-RULES: Final = (OrdinaryRoleToken(), StaleSentencepiece(), MergesAsPairs())
+class UnknownSplit(Rule):
+    """The pre-tokenizer cuts texts by a regular expression that llama.cpp does not have.
+
+    Its converter tells pre-tokenizers by their results and stops at another one: "BPE pre-tokenizer was not
+    recognized". Whoever wants the model as GGUF must teach it to llama.cpp first.
+    """
+
+    code = "TOK304"
+    severity = Severity.NOTE
+    since = "0.1"
+    reads = Reads.TEXT
+    bad = (Example("an expression of one's own", {TOKENIZER_JSON: split_by(r"\p{L}+|[0-9]{5}|.")}),)
+    good = (
+        Example("Qwen's", {TOKENIZER_JSON: split_by(_QWEN)}),
+        Example("GPT-2's, which is built in"),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        model, document = _model(repository), repository.document(TOKENIZER_JSON)
+        if model is None or document is None or model.raw.get("type", "BPE") != "BPE" or model.raw.get("byte_fallback"):
+            return  # of the others llama.cpp converts the vocabulary as SentencePiece or WordPiece
+        if repository.config is None or not any(_GENERATES.search(name) for name in repository.config.architectures):
+            return  # nobody wants those as GGUF; CLIP's expression is one of its own
+        known = data("gguf_names")["splits"]
+        for place, expression in split_expressions(document.raw.get("pre_tokenizer")):
+            if without_flags(expression) not in known:
+                message = "cuts texts by an expression that no pre-tokenizer of llama.cpp has"
+                yield self.finding(TOKENIZER_JSON, message, place=f"/pre_tokenizer{place}/pattern/Regex")
+
+
+RULES: Final = (OrdinaryRoleToken(), StaleSentencepiece(), MergesAsPairs(), UnknownSplit())
+
+_GENERATES: Final = re.compile(r"For(?:CausalLM|ConditionalGeneration)$")
+_CASELESS: Final = re.compile(r"\(\?i:([^()]*)\)")
+
+
+def without_flags(expression: str) -> str:
+    r"""An expression as llama.cpp spells it, which has no flags and no possessive repeats.
+
+    `(?i:'s|'t)` becomes `(?:'[sS]|'[tT])`, and `\p{L}++` becomes `\p{L}+`.
+    """
+    plain = expression.replace("\r", "\\r").replace("\n", "\\n")
+    plain = _CASELESS.sub(lambda found: f"(?:{re.sub('[a-z]', _either, found[1])})", plain)
+    return re.sub(r"([+*?}])\+", r"\1", plain)
+
+
+def _either(letter: re.Match[str]) -> str:
+    return f"[{letter[0]}{letter[0].upper()}]"
+
+
+def split_expressions(pre_tokenizer: object, place: str = "") -> Iterator[tuple[str, str]]:
+    """The regular expressions of `Split` steps, with their places in the pre-tokenizer; sequences may be nested."""
+    pending = [(place, pre_tokenizer)]
+    while pending:
+        place, step = pending.pop()
+        if not isinstance(step, dict):
+            continue
+        pattern, steps = step.get("pattern"), step.get("pretokenizers")
+        if step.get("type") == "Split" and isinstance(pattern, dict) and isinstance(pattern.get("Regex"), str):
+            yield place, pattern["Regex"]
+        if isinstance(steps, list):
+            pending += [(f"{place}/pretokenizers/{number}", inner) for number, inner in enumerate(steps)][::-1]
 
 
 def _model(repository: Repository) -> Document | None:
