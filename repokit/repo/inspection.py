@@ -14,6 +14,7 @@ from repokit.repo.adapter import adapters
 from repokit.repo.card import README
 from repokit.repo.processor import CLASS_KEYS, PROCESSOR, Processors
 from repokit.repo.stored_weights import GGUF, StoredWeights, TensorRow, is_leftover, matching_tensors, stored_weights
+from repokit.repo.tensor_names import is_embedding, is_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -199,11 +200,24 @@ _METHODS: Final = {"LORA": "LoRA", "ADALORA": "AdaLoRA", "LOHA": "LoHa", "LOKR":
 
 def _tied(repository: Repository) -> bool | None:
     weights, config = repository.weights, repository.config
-    if weights.of_adapter or not weights.files:
+    if not weights.files:
+        return _tied_in_pickles(repository)
+    if weights.of_adapter:
         return None
     if weights.heads:
         return False
     return True if config is not None and config.tie_word_embeddings and weights.embeddings else None
+
+
+def _tied_in_pickles(repository: Repository) -> bool | None:
+    """Whether the head is a name of the embedding's storage, as a pickle keeps it."""
+    try:
+        tables = [repository.pickles.table(path) for path in repository.pickles.weights]
+    except InputError:
+        return None
+    named = [tensor for table in tables for tensor in table.tensors.values() if len(tensor.shape) == 2]
+    heads = {tensor.storage for tensor in named if is_head(tensor.name)}
+    return bool(heads & {tensor.storage for tensor in named if is_embedding(tensor.name)}) if heads else None
 
 
 # ---------------------------------------------------------------- tokens

@@ -240,3 +240,8 @@ def test_a_row_of_the_table():
 def test_tensors_of_gguf_have_rows_first():
     rows = look(BASES["gguf"](), "token_embd.weight").tensors
     assert [row.shape[0] for row in rows] == [look(BASES["gguf"]()).vocabulary.rows]
+
+
+def test_a_head_in_a_pickle_is_seen():
+    tensors = {"model.embed_tokens.weight": ("F32", (4, 2)), "lm_head.weight": ("F32", (4, 2))}
+    assert look({"config.json": b"{}", "pytorch_model.bin": torch_file(tensors)}).tied is False
