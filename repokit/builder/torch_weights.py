@@ -38,6 +38,18 @@ def model_files(repository: Repository) -> list[str]:
     return found
 
 
+def named(file: TorchFile) -> list[tuple[str, Grade]]:
+    """What a pickle names beside the parts of tensors, each once, with its grade."""
+    return sorted({(found.dotted, found.grade) for found in file.globals if found.grade is not Grade.SAFE})
+
+
+def _left_behind(path: str, file: TorchFile) -> Iterator[LeftBehind]:
+    for left in file.left_out:
+        yield LeftBehind(f"{path}: {left.path}", left.what)
+    for name, grade in named(file):
+        yield LeftBehind(f"{path}: {name}", f"named by the pickle ({grade}), not run")
+
+
 class TorchWeights(InFiles):
     """The weights in one pickle, or in the shards of an index."""
 
@@ -82,11 +94,7 @@ class TorchWeights(InFiles):
 
     @cached_property
     def left_behind(self) -> tuple[LeftBehind, ...]:
-        return tuple(
-            LeftBehind(f"{path}: {left.path}", left.what)
-            for path, file in self._opened.items()
-            for left in file.left_out
-        )
+        return tuple(behind for path, file in self._opened.items() for behind in _left_behind(path, file))
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -112,7 +120,7 @@ class TorchWeights(InFiles):
 
     def _notes(self) -> Iterator[str]:
         for path, file in self._opened.items():
-            unknown = sorted({found.dotted for found in file.globals if found.grade is Grade.UNKNOWN})
+            unknown = [name for name, grade in named(file) if grade is Grade.UNKNOWN]
             if unknown:
                 yield f"{printable(path)} names {some(unknown)}: not known here, not run, and left out"
 

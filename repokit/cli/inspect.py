@@ -33,7 +33,8 @@ def inspect(
     from repokit import api
 
     console = Console(chosen(format_, json_=json_, quiet=quiet))
-    found = api.inspected(target, tensors=tensors, token=token)
+    with console.progress("inspect") as progress:
+        found = api.inspected(target, tensors=tensors, token=token, progress=progress)
     show_read(found.read, console)
     inspection = found.inspection
     text = _screen(inspection, console) if tensors is None else _table(inspection.tensors)
@@ -65,6 +66,7 @@ _LABELS: Final = {
     "processors": "processor",
     "adapters": "adapter",
     "licenses": "license",
+    "pickled": "pickles name",
 }
 
 
@@ -92,6 +94,8 @@ def _model_lines(inspection: Inspection) -> Iterator[tuple[str, str]]:
         yield "weights", "none"
     else:
         yield from _weight_lines(inspection.weights)
+    if inspection.pickled:
+        yield "pickles name", some([f"{name} ({grade})" for name, grade in inspection.pickled.items()], 6)
     if inspection.tied is not None:
         yield "output head", "the embedding (tied)" if inspection.tied else "a matrix of its own"
     elif _generates(inspection):

@@ -10,6 +10,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from repokit.errors import InputError
+from repokit.formats.pickle_globals import Grade
 from repokit.repo.adapter import adapters
 from repokit.repo.card import README
 from repokit.repo.processor import CLASS_KEYS, PROCESSOR, Processors
@@ -90,6 +91,7 @@ class Inspection:
         processors: File to the classes that it names.
         quantization: The settings of its method.
         code: Python files.
+        pickled: What its pickles name beside the parts of tensors, with the grade of each.
         leftovers: Bytes by path of what a training run left; checkpoint folders count as one.
         unread: Attribute to the reason why it could not be read.
         tensors: Those that were asked for.
@@ -112,6 +114,7 @@ class Inspection:
     library: str | None = None
     has_card: bool = False
     code: tuple[str, ...] = ()
+    pickled: Mapping[str, str] = field(default_factory=dict)
     leftovers: Mapping[str, int] = field(default_factory=dict)
     files: int = 0
     size: int = 0
@@ -154,6 +157,7 @@ def inspect(repository: Repository, tensors: str | None = None) -> Inspection:
         library=None if card is None else card.library_name,
         has_card=repository.has(README),
         code=tuple(path for path in repository.files if path.endswith(".py") and not is_leftover(path)),
+        pickled=ask("pickled", _pickled_names) or {},
         leftovers=_leftovers(repository),
         files=len(repository.files),
         size=sum(entry.size for entry in repository.files.values()),
@@ -218,6 +222,19 @@ def _tied_in_pickles(repository: Repository) -> bool | None:
     named = [tensor for table in tables for tensor in table.tensors.values() if len(tensor.shape) == 2]
     heads = {tensor.storage for tensor in named if is_head(tensor.name)}
     return bool(heads & {tensor.storage for tensor in named if is_embedding(tensor.name)}) if heads else None
+
+
+def _pickled_names(repository: Repository) -> Mapping[str, str]:
+    """The worst first."""
+    found = {
+        (one.grade, one.dotted)
+        for path in repository.pickles.readable
+        if not is_leftover(path)
+        for one in repository.pickles.globals(path)
+        if one.grade is not Grade.SAFE
+    }
+    worst = list(Grade)[::-1]
+    return {name: str(grade) for grade, name in sorted(found, key=lambda item: (worst.index(item[0]), item[1]))}
 
 
 # ---------------------------------------------------------------- tokens

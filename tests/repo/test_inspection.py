@@ -7,7 +7,7 @@ import json
 import pytest
 
 from repokit.linter.examples import BASES, VOCABULARY, edited, merged, sharded, single
-from repokit.linter.examples_torch import torch_file
+from repokit.linter.examples_torch import called, torch_file
 from repokit.repo.inspection import inspect
 from repokit.repo.memory import Memory
 from repokit.repo.repository import Repository
@@ -245,3 +245,13 @@ def test_tensors_of_gguf_have_rows_first():
 def test_a_head_in_a_pickle_is_seen():
     tensors = {"model.embed_tokens.weight": ("F32", (4, 2)), "lm_head.weight": ("F32", (4, 2))}
     assert look({"config.json": b"{}", "pytorch_model.bin": torch_file(tensors)}).tied is False
+
+
+def test_what_a_pickle_names_is_graded():
+    extra = called("os", "system", "true") + b"cargparse\nNamespace\n)R0cmylib\nSettings\n)R0"
+    files = {"config.json": b"{}", "pytorch_model.bin": torch_file({"w": ("F32", (2,))}, extra)}
+    assert look(files).pickled == {
+        "os.system": "executes",
+        "mylib.Settings": "unknown",
+        "argparse.Namespace": "inert-known",
+    }
