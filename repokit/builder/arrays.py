@@ -29,14 +29,12 @@ class Array:
     """The memory of one array.
 
     Attributes:
-        memory: From the first element to the end of the last one. Read-only; lives as long as `owner`.
+        memory: From the first element to the end of the last one. Read-only; keeps the array alive.
         strides: Elements from one to the next in each dimension; None where they lie side by side.
-        owner: What keeps the memory.
     """
 
     memory: memoryview
     strides: tuple[int, ...] | None
-    owner: object
 
 
 def described(name: str, array: Any) -> tuple[str, tuple[int, ...]]:  # noqa: ANN401 - an array of any library
@@ -45,7 +43,10 @@ def described(name: str, array: Any) -> tuple[str, tuple[int, ...]]:  # noqa: AN
     Raises:
         UnsupportedSource: It is no array, or of a dtype that safetensors does not have.
     """
-    dtype, shape = getattr(array, "dtype", None), getattr(array, "shape", None)
+    try:
+        dtype, shape = getattr(array, "dtype", None), getattr(array, "shape", None)
+    except RuntimeError as error:  # torch's nested tensors have no shape
+        raise _unreadable(name, printable(error, 200)) from None
     if dtype is None and isinstance(array, memoryview):
         dtype = _FORMATS.get(array.format)
     if dtype is None or shape is None:
@@ -56,7 +57,10 @@ def described(name: str, array: Any) -> tuple[str, tuple[int, ...]]:  # noqa: AN
     if found is None:
         what = f"{printable(name)} has the dtype {printable(dtype)}, which safetensors does not have"
         raise UnsupportedSource(what, hint="cast it, or leave it out of the mapping")
-    lengths = tuple(int(length) for length in shape)
+    try:
+        lengths = tuple(int(length) for length in shape)
+    except (TypeError, ValueError, AttributeError, RuntimeError):  # of torch's nested tensors, some are symbols
+        raise _unreadable(name, "its shape is no row of numbers") from None
     if DTYPE_BITS[found] < 8:  # packed: one element of memory holds several
         packed = 8 // DTYPE_BITS[found]
         lengths = (*lengths[:-1], lengths[-1] * packed) if lengths else lengths
@@ -73,11 +77,14 @@ def identity(array: Any) -> str | None:  # noqa: ANN401 - an array of any librar
     """Equal for two arrays that begin at the same place in memory; None where nothing tells."""
     if callable(pointer := getattr(array, "data_ptr", None)):
         try:
-            return f"{array.device}:{pointer()}" if pointer() else None
+            # The same memory, read as other values: lazily conjugated, or negated.
+            marks = [mark for mark in ("is_conj", "is_neg") if callable(test := getattr(array, mark, None)) and test()]
+            return ":".join([str(array.device), str(pointer()), *marks]) if pointer() else None
         except (RuntimeError, AttributeError):  # torch's tensors without storage
             return None
     interface = getattr(array, "__array_interface__", None)
-    return f"cpu:{interface['data'][0]}" if isinstance(interface, dict) and interface.get("data") else None
+    address = _address(interface) if isinstance(interface, dict) else None
+    return f"cpu:{address}" if address else None
 
 
 def opened(name: str, array: Any) -> Array:  # noqa: ANN401 - an array of any library
@@ -89,7 +96,7 @@ def opened(name: str, array: Any) -> Array:  # noqa: ANN401 - an array of any li
     try:
         array = _detached(array)
         found = _through_interface(array) or _through_dlpack(array) or _through_torch(array) or _through_buffer(array)
-    except (BufferError, RuntimeError, TypeError, ValueError, NotImplementedError) as error:
+    except (AttributeError, BufferError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise _unreadable(name, printable(error, 200)) from None
     if found is None:
         raise _unreadable(name, f"a {printable(type(array).__name__)} gives no access to its memory")
@@ -105,6 +112,9 @@ def _detached(array: Any) -> Any:  # noqa: ANN401 - an array of any library
     """Without its gradient, and on the CPU: torch exports neither a tensor that requires one nor across devices."""
     if callable(detach := getattr(array, "detach", None)):
         array = detach()
+    for mark, resolve in (("is_conj", "resolve_conj"), ("is_neg", "resolve_neg")):
+        if callable(test := getattr(array, mark, None)) and test():  # its bytes are not its values
+            array = getattr(array, resolve)()
     if getattr(array, "is_sparse", False):
         raise RuntimeError("it is sparse")
     if getattr(array, "is_meta", False):
@@ -120,7 +130,7 @@ def _detached(array: Any) -> Any:  # noqa: ANN401 - an array of any library
 
 def _through_interface(array: Any) -> Array | None:  # noqa: ANN401 - an array of any library
     interface = getattr(array, "__array_interface__", None)
-    if not isinstance(interface, dict) or interface.get("data") is None:
+    if not isinstance(interface, dict) or (address := _address(interface)) is None:
         return None
     itemsize = int(interface["typestr"][2:])
     if interface["typestr"][0] == ">":
@@ -129,7 +139,15 @@ def _through_interface(array: Any) -> Array | None:  # noqa: ANN401 - an array o
     if strides is not None and any(stride % itemsize for stride in strides):
         raise TypeError("its elements do not lie at multiples of their size")
     steps = None if strides is None else tuple(stride // itemsize for stride in strides)
-    return _array(interface["data"][0], interface["shape"], steps, itemsize, array)
+    return _array(address, tuple(interface["shape"]), steps, itemsize, (array, interface))
+
+
+def _address(interface: dict[str, Any]) -> int | None:
+    """Where the memory is; None where the interface hands over an object instead, which it may."""
+    match interface.get("data"):
+        case (int(address), _):
+            return address
+    return None
 
 
 def _through_buffer(array: Any) -> Array | None:  # noqa: ANN401 - an array of any library
@@ -139,7 +157,7 @@ def _through_buffer(array: Any) -> Array | None:  # noqa: ANN401 - an array of a
         return None
     if not view.c_contiguous:
         raise TypeError("its elements do not lie side by side")
-    return Array(view.cast("B") if view.nbytes else memoryview(b""), None, array)
+    return Array(view.cast("B") if view.nbytes else memoryview(b""), None)
 
 
 def _through_torch(array: Any) -> Array | None:  # noqa: ANN401 - a tensor of a dtype that DLPack does not have
@@ -187,7 +205,7 @@ _get_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
 def _through_dlpack(array: Any) -> Array | None:  # noqa: ANN401 - an array of any library
     """The capsule is kept and never consumed: its own destructor gives the memory back."""
     export = getattr(array, "__dlpack__", None)
-    if not callable(export):
+    if not callable(export) or _is_a_wrapper(array):
         return None
     try:
         capsule = export()
@@ -203,6 +221,16 @@ def _through_dlpack(array: Any) -> Array | None:  # noqa: ANN401 - an array of a
     return _array((tensor.data or 0) + tensor.byte_offset, shape, strides, itemsize, capsule)
 
 
+def _is_a_wrapper(array: Any) -> bool:  # noqa: ANN401 - an array of any library
+    """Whether a tensor only stands for others: fake, distributed, quantized by torchao.
+
+    torch exports some of these with an address of nothing, or crashes.
+    """
+    if not callable(pointer := getattr(array, "data_ptr", None)):
+        return False
+    return not pointer() and 0 not in array.shape
+
+
 def _array(
     address: int, shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int, owner: object
 ) -> Array:
@@ -210,7 +238,9 @@ def _array(
         raise TypeError("its elements lie in reverse order")
     steps = None if strides is None or _side_by_side(shape, strides) else strides
     if 0 in shape:
-        return Array(memoryview(b""), None, owner)
+        return Array(memoryview(b""), None)
+    if not address:
+        raise TypeError("it has no memory of its own")
     span = 1
     if steps is None:
         for length in shape:
@@ -218,7 +248,8 @@ def _array(
     else:
         span += sum((length - 1) * step for length, step in zip(shape, steps, strict=True))
     buffer = (ctypes.c_ubyte * (span * itemsize)).from_address(address)
-    return Array(memoryview(buffer).cast("B").toreadonly(), steps, owner)
+    buffer.owner = owner  # type: ignore[attr-defined] # every view of the buffer then keeps what the memory is of
+    return Array(memoryview(buffer).cast("B").toreadonly(), steps)
 
 
 def _side_by_side(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:

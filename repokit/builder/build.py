@@ -127,7 +127,6 @@ def _finish(plan: Plan, place: Path, journal: Journal, files: Sequence[ManifestF
         manifest = Manifest(created_by=f"repokit {plan.repokit}", files=tuple(files))
         staging.write_synced(place / MANIFEST_NAME, manifest.render())
     journal.remove()
-    for path in place.rglob("*"):
-        relative = path.relative_to(place).as_posix()
-        if (path.is_symlink() or path.is_file()) and relative not in wanted and relative != MANIFEST_NAME:
-            path.unlink()
+    for path in list(staging.files_in(place)):
+        if path not in wanted and path != MANIFEST_NAME:
+            (place / path).unlink()

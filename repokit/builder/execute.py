@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -287,7 +288,8 @@ class _Output:
         call.
         """
         if sys.platform == "linux":
-            os.posix_fadvise(self._descriptor, self._told, self.written - self._told, os.POSIX_FADV_DONTNEED)
+            with contextlib.suppress(OSError):  # advice that a file system does not take
+                os.posix_fadvise(self._descriptor, self._told, self.written - self._told, os.POSIX_FADV_DONTNEED)
         self._told = self.written
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import socket
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Self
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 # What flock(2) answers where the file system has no locks: NFS ENOLCK, Lustre ENOSYS, FUSE and others EOPNOTSUPP.
 _WITHOUT_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+# A process that has just taken the lock has not yet written its name, or that of the process before it stands there.
+_PATIENCE: Final = 50  # times
+_PAUSE: Final = 0.01  # seconds
 _LONGEST: Final = 1000  # bytes of a lock file that are read
 
 
@@ -111,6 +115,7 @@ def lock(target: Path) -> Iterator[None]:
 
 def _locked(path: Path, target: Path) -> int | None:
     """A descriptor with the lock; None on a file system without locks."""
+    patience = _PATIENCE
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,6 +129,10 @@ def _locked(path: Path, target: Path) -> int | None:
         except BlockingIOError:
             holder = _written_in(descriptor)
             os.close(descriptor)
+            if patience and (holder is None or holder.gone):
+                patience -= 1
+                time.sleep(_PAUSE)
+                continue
             _refuse(target, holder, hint="wait for it, or stop it")
         except OSError as error:
             os.close(descriptor)
@@ -150,7 +159,8 @@ def _written_in(descriptor: int) -> Holder | None:
 
 def _unwritable(path: Path, error: OSError) -> BuildError:
     hint = "choose another output: repokit build --output DIR"
-    return BuildError(f"cannot be written to: {error.strerror}", path=str(path.parent), hint=hint)
+    folder = path.parent if path.parent.name else path.parent.absolute()  # `.` names nothing to whoever reads a log
+    return BuildError(f"cannot be written to: {error.strerror}", path=str(folder), hint=hint)
 
 
 def _refuse(target: Path, holder: Holder | None, *, hint: str) -> NoReturn:
@@ -181,7 +191,8 @@ def _stand_in(path: Path) -> Path:
 
 
 def _create(place: Path) -> bool:
-    """Whether this process created the file."""
+    """Whether this process created the file. Killed before the write, it leaves one that a person must delete."""
+    content = Holder.here().written()
     try:
         descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except FileExistsError:
@@ -189,7 +200,7 @@ def _create(place: Path) -> bool:
     except OSError as error:
         raise _unwritable(place, error) from None
     try:
-        os.write(descriptor, Holder.here().written())
+        os.write(descriptor, content)
     except OSError as error:
         _unlink(place)
         raise _unwritable(place, error) from None

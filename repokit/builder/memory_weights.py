@@ -9,7 +9,7 @@ from repokit.builder.arrays import described, identity, opened
 from repokit.builder.plan import MEMORY
 from repokit.builder.stored import LeftBehind, TensorAt
 from repokit.builder.transforms.gather import gathered
-from repokit.errors import UnsupportedSource, UsageError
+from repokit.errors import PlanError, UnsupportedSource, UsageError
 from repokit.formats.tensors import DTYPE_BITS
 from repokit.printable import printable
 
@@ -48,8 +48,22 @@ class MemoryWeights:
             found[name] = TensorAt(name, dtype, shape, 0)
         return found
 
+    def _array(self, tensor: TensorAt) -> Any:  # noqa: ANN401 - an array of any library
+        """An array of the mapping, which may make it anew each time.
+
+        Raises:
+            PlanError: It is not the one that was described.
+        """
+        try:
+            array = self._arrays[tensor.file]
+        except KeyError:
+            raise _changed(tensor.file) from None
+        if described(tensor.file, array) != (tensor.dtype, tensor.shape):
+            raise _changed(tensor.file)
+        return array
+
     def same_memory(self, one: TensorAt, other: TensorAt) -> bool:
-        first, second = self._arrays[one.file], self._arrays[other.file]
+        first, second = self._array(one), self._array(other)
         if (one.dtype, one.shape) != (other.dtype, other.shape) or identity(first) is None:
             return False
         return identity(first) == identity(second) and opened(one.file, first).strides == opened("", second).strides
@@ -58,9 +72,11 @@ class MemoryWeights:
         return sources.memory(MEMORY + tensor.file, tensor.size)
 
     def contents(self, tensor: TensorAt) -> Iterator[memoryview]:
-        """The memory of the array is held only as long as the iteration lasts."""
-        array = opened(tensor.file, self._arrays[tensor.file])
+        """The memory of the array is held only as long as the iteration, or a chunk of it, lasts."""
+        array = opened(tensor.file, self._array(tensor))
         if array.strides is None:
+            if len(array.memory) != tensor.size:
+                raise _changed(tensor.file)
             yield array.memory
             return
         if DTYPE_BITS[tensor.dtype] < 8:
@@ -68,4 +84,11 @@ class MemoryWeights:
             raise UnsupportedSource(what, hint="give it as .contiguous()")
         view = TensorAt("", tensor.dtype, tensor.shape, 0, array.strides).view
         assert view is not None  # noqa: S101 - it has strides
+        if len(array.memory) != view.span:
+            raise _changed(tensor.file)
         yield from gathered(lambda offset, length: array.memory[offset : offset + length], view)
+
+
+def _changed(name: str) -> PlanError:
+    hint = "build from a mapping that stays as it is until the build is done"
+    return PlanError("has changed since the plan was made", path=printable(name), hint=hint)

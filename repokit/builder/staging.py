@@ -119,7 +119,7 @@ def check_target(target: Path, *, force: bool, kept: Collection[str] = ()) -> No
 
 
 def _check_unchanged(target: Path, kept: Collection[str]) -> None:
-    present = sorted(_present(target))
+    present = sorted(files_in(target))
     if not present:
         return
     manifest = _manifest(target)
@@ -137,12 +137,16 @@ def _check_unchanged(target: Path, kept: Collection[str]) -> None:
         raise TargetRefused(what, why="a rebuild would lose the change", path=str(target), hint=hint)
 
 
-def _present(target: Path) -> Iterator[str]:
-    """Every file and link of a directory. One that cannot be listed is an error: it may hold a person's files."""
-    for folder, folders, files in os.walk(target, onerror=_raise):
+def files_in(directory: Path) -> Iterator[str]:
+    """Every file and link, at any depth.
+
+    Raises:
+        OSError: A folder cannot be listed: it may hold a person's files.
+    """
+    for folder, folders, files in os.walk(directory, onerror=_raise):
         links = (name for name in folders if (Path(folder) / name).is_symlink())
         for name in (*files, *links):
-            yield (Path(folder) / name).relative_to(target).as_posix()
+            yield (Path(folder) / name).relative_to(directory).as_posix()
 
 
 def _raise(error: OSError) -> NoReturn:
@@ -152,7 +156,7 @@ def _raise(error: OSError) -> NoReturn:
 def _manifest(target: Path) -> Manifest | None:
     try:
         return Manifest.model_validate_json((target / MANIFEST_NAME).read_bytes())
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         return None
 
 
@@ -196,7 +200,7 @@ def publish(staging: Path, target: Path) -> None:
     """
     try:
         _give_usual_mode(staging)
-        for folder, _, _ in os.walk(staging):
+        for folder, _, _ in os.walk(staging, onerror=_raise):
             _sync_directory(Path(folder))
         _replace(target, staging)
     except OSError as error:

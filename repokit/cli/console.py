@@ -153,7 +153,7 @@ def styled(text: str, kind: str, stream: TextIO) -> str:
 
 _LINE_EVERY: Final = 30.0  # seconds between lines where there is no terminal
 _FRAME_EVERY: Final = 0.1
-_COUNTED: Final = frozenset({"commit", "verify", "tag"})  # stages of a push that count things, not bytes
+_COUNTED: Final = frozenset({"commit", "verify", "tag", "list", "files"})  # stages that count things, not bytes
 
 
 class Progress:
@@ -163,7 +163,8 @@ class Progress:
         self._verb = verb
         self._silent = silent
         self._live = not silent and sys.stderr.isatty()
-        self._started = self._last = time.monotonic()
+        self._started = time.monotonic()
+        self._last = self._started - (_FRAME_EVERY if self._live else 0.0)  # who waits sees at once for what
         self._drawn = False
         self._stage = ""
 

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 import os
 import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,14 +23,16 @@ from repokit import api
 from repokit.builder.build import carry_out
 from repokit.builder.planner import make_plan
 from repokit.formats.tensors import DTYPE_BITS, HEADER_NAMES
+from repokit.schema.manifest import MANIFEST_NAME, Manifest
 from repokit.schema.recipe import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from repokit.builder.build import Built
     from repokit.builder.plan import Plan
+
+STRACE = shutil.which("strace") or ""
 
 Tensor = tuple[str, tuple[int, ...], bytes]  # dtype as a header spells it, shape, data
 
@@ -174,6 +184,113 @@ class Workshop:
         )
 
 
+FORGE_RECIPE = """version: 1
+source: {up}/checkpoint
+output: {up}/out
+license: {{id: apache-2.0}}
+weights: {{max_shard_size: 2KB}}
+card: {{summary: "{summary}"}}
+lint: {{ignore: [{{code: TOK, reason: "weights are all that is built"}}]}}
+"""
+
+
+class Forge:
+    """A folder in which `repokit build` runs again and again, undisturbed, killed or with a call that fails."""
+
+    # What changes a file system, or opens what is on it.
+    calls_traced = "openat,write,fsync,ftruncate,flock,mkdir,mkdirat,rmdir,unlink,unlinkat,rename,renameat,renameat2,chmod,fchmodat"
+
+    def __init__(self, workshop: Workshop, environment: Mapping[str, str]) -> None:
+        self.root = workshop.folder
+        self.number = 0
+        workshop.checkpoint(files={"LICENSE": "text"})
+        self.recipe("0")
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, str(Path(__file__).with_name("forked_builds.py")), str(self.root)]
+        self._process = subprocess.Popen(command, stdin=theirs, env=environment)
+        theirs.close()
+        self._connection = ours
+        self._answers = ours.makefile("r")
+        self.build()
+
+    def close(self) -> None:
+        self._connection.close()
+        self._answers.close()
+        self._process.wait()
+
+    def recipe(self, summary: str, folder: Path | None = None, up: str = ".") -> None:
+        text = FORGE_RECIPE.format(summary=summary, up=up)
+        ((folder or self.root) / "repokit.yaml").write_text(text, encoding="utf-8")
+
+    def next(self) -> str:
+        """Makes the recipe another one than that of the target."""
+        self.number += 1
+        self.recipe(str(self.number))
+        return str(self.number)
+
+    def ask(self, **wanted: Any) -> dict[str, Any]:
+        """See forked_builds.py."""
+        self._connection.sendall(json.dumps({"folders": [str(self.root)], **wanted}).encode() + b"\n")
+        return json.loads(self._answers.readline())
+
+    def build(self, **wanted: Any) -> int:
+        """The exit code of a build."""
+        return self.ask(**wanted)["codes"][0]
+
+    def traced(self, *options: str, **wanted: Any) -> tuple[int, str]:
+        """A build under strace: its exit code, and its system calls."""
+        log = self.root / "calls.txt"
+        command = [STRACE, "-f", "-y", "-o", str(log), "-p", str(self._process.pid), *options]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as strace:
+            attached = strace.stderr.readline()
+            assert "attached" in attached, attached
+            answer = self.ask(**wanted)
+            strace.terminate()
+        pattern = re.compile(rf"^{answer['processes'][0]} +(.*)", re.MULTILINE)
+        return answer["codes"][0], "\n".join(pattern.findall(log.read_text(errors="replace")))
+
+    def calls(self) -> dict[str, int]:
+        """How often an undisturbed build makes each system call."""
+        _, calls = self.traced("-e", f"trace={self.calls_traced}")
+        return Counter(re.findall(r"^(\w+)\(", calls, re.MULTILINE))
+
+    def message(self) -> str:
+        return (self.root / "stderr.txt").read_text(encoding="utf-8")
+
+    def state(self, folder: Path | None = None) -> str:
+        """The summary of the card, after every file has been compared with the manifest."""
+        output = (folder or self.root) / "out"
+        manifest = Manifest.model_validate_json((output / MANIFEST_NAME).read_bytes())
+        present = {path.relative_to(output).as_posix() for path in output.rglob("*")} - {MANIFEST_NAME}
+        assert present == {file.path for file in manifest.files}
+        for file in manifest.files:
+            assert hashlib.sha256((output / file.path).read_bytes()).hexdigest() == file.sha256, file.path
+        return re.findall(r"^\d+$", (output / "README.md").read_text(encoding="utf-8"), re.MULTILINE)[0]
+
+    def left(self) -> list[str]:
+        """What builds left beside the target."""
+        return sorted(path.name for path in self.root.iterdir() if path.name.startswith(".out."))
+
+
+@pytest.fixture(scope="module")
+def forge(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Iterator[Forge]:
+    running = Forge(Workshop(tmp_path_factory.mktemp("forge")), environment)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def strace(forge: Forge) -> Forge:
+    """The forge, where strace can disturb its builds."""
+    if not STRACE:
+        pytest.skip("there is no strace here")
+    try:
+        forge.traced("-e", "trace=flock")
+    except AssertionError:
+        pytest.skip("strace may not trace here")
+    return forge
+
+
 @pytest.fixture
 def nobody() -> Iterator[Callable[[], None]]:
     """Takes the rights of whoever runs the tests: root, whom no mode stops, becomes a user without any."""
@@ -185,6 +302,25 @@ def nobody() -> Iterator[Callable[[], None]]:
     before = os.geteuid()
     yield become
     os.seteuid(before)
+
+
+@pytest.fixture
+def mounted() -> Iterator[Callable[..., None]]:
+    """Mounts a small file system of its own at a folder, until the test ends."""
+    mount, umount = shutil.which("mount"), shutil.which("umount")
+    places: list[Path] = []
+
+    def at(place: Path, options: str = "size=16m") -> None:
+        arguments = ["-t", "tmpfs", "-o", options, "tmpfs", str(place)]
+        done = mount and umount and subprocess.run([mount, *arguments], capture_output=True, check=False)
+        if not done or done.returncode:
+            pytest.skip("only root may mount a small file system here")
+        if place not in places:  # mounted, not mounted once more with other options
+            places.append(place)
+
+    yield at
+    for place in places:
+        subprocess.run([str(umount), str(place)], check=True)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from repokit import api
 from repokit.builder.draft import draft
 from repokit.errors import MissingInput, UnsupportedSource
 from repokit.linter.examples_torch import torch_file
+from repokit.repo import directory
 
 SHARDED = {"weights": {"max_shard_size": "1KB"}}
 
@@ -250,3 +251,34 @@ def test_weights_that_are_a_device_are_not_read(workshop):
     (root / "model.safetensors").unlink()
     (root / "model.safetensors").symlink_to("/dev/zero")
     assert "is a device, socket or pipe (to /dev/zero)" in refusal(workshop)
+
+
+# ------------------------------------------------------------------------------------------------ huge folders
+
+
+@pytest.fixture
+def small_limit(monkeypatch):
+    monkeypatch.setattr(directory, "MAX_BELOW", 3)
+
+
+@pytest.mark.parametrize("folder", ["wandb", "runs", "images"])
+def test_a_folder_with_too_many_files_is_left_out_whole(workshop, small_limit, folder):
+    workshop.checkpoint(files={f"{folder}/{number // 2}/{number}": "x" for number in range(9)})
+    left = {left.path: left.reason for left in workshop.plan().left_out}
+    assert left == {f"{folder}/": "has more than 3 files"}
+    workshop.build()
+    assert workshop.tensors() == workshop.model()
+
+
+def test_a_folder_with_few_files_can_be_included(workshop, small_limit):
+    workshop.checkpoint(files={f"assets/{number}.png": "x" for number in range(3)})
+    workshop.build(files={"include": ["assets/*"]})
+    assert workshop.read("assets/2.png") == b"x"
+
+
+def test_a_checkpoint_of_nothing_but_logs_has_no_weights(workshop, small_limit):
+    for number in range(9):
+        (workshop.folder / "run" / "wandb").mkdir(parents=True, exist_ok=True)
+        (workshop.folder / "run" / "wandb" / str(number)).touch()
+    with pytest.raises(MissingInput, match="has no weights"):
+        workshop.plan(source="./run")

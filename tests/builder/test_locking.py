@@ -81,6 +81,24 @@ def test_a_lock_makes_the_folder_of_the_output(workshop):
         assert (workshop.folder / "a" / "b").is_dir()
 
 
+def test_a_second_build_waits_until_the_first_has_written_its_name(workshop, holder, monkeypatch):
+    path = workshop.folder / ".out.repokit.lock"
+    written = path.read_bytes()
+    path.write_bytes(b"")
+    monkeypatch.setattr(locking.time, "sleep", lambda _seconds: path.write_bytes(written))
+    with pytest.raises(LockHeld, match=rf"process {holder.pid}$"), lock(workshop.output):
+        pass
+
+
+def test_a_second_build_does_not_wait_for_ever_for_a_name(workshop, holder, monkeypatch):
+    waited = []
+    (workshop.folder / ".out.repokit.lock").write_bytes(b"")
+    monkeypatch.setattr(locking.time, "sleep", waited.append)
+    with pytest.raises(LockHeld, match="is being built by another process"), lock(workshop.output):
+        pass
+    assert sum(waited) < 1
+
+
 def test_a_folder_that_cannot_be_written_to_is_named(workshop):
     (workshop.folder / "file").write_text("x")
     with pytest.raises(BuildError, match="cannot be written to"), lock(workshop.folder / "file" / "out"):

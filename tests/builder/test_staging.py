@@ -4,6 +4,7 @@ import errno
 import json
 import os
 from pathlib import Path
+from stat import S_ISDIR
 
 import pytest
 
@@ -296,7 +297,11 @@ def test_a_build_that_was_killed_after_the_publish_is_cleaned_up(built):
     assert built.hidden() == []
 
 
-@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM])
+@pytest.mark.parametrize(
+    "code",
+    [errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM, errno.EXDEV],
+    ids=errno.errorcode.get,
+)
 def test_a_system_that_does_not_know_the_call_gets_the_two_renames(built, monkeypatch, code):
     class Library:
         @staticmethod
@@ -307,6 +312,136 @@ def test_a_system_that_does_not_know_the_call_gets_the_two_renames(built, monkey
     monkeypatch.setattr(staging.ctypes, "get_errno", lambda: code)
     built.build(**NEW)
     assert summary(built) == "new"
+
+
+def failing(monkeypatch, owner, name, code, *, when=lambda *_: True, times=1_000_000):
+    """Lets a call fail, as a file system would, where `when` says so of its arguments."""
+    original = getattr(owner, name)
+    failed = []
+
+    def call(*arguments, **keys):
+        if len(failed) < times and when(*arguments):
+            failed.append(arguments)
+            raise OSError(code, os.strerror(code))
+        return original(*arguments, **keys)
+
+    monkeypatch.setattr(owner, name, call)
+    return failed
+
+
+@pytest.mark.parametrize("code", [errno.EBUSY, errno.EXDEV], ids=errno.errorcode.get)
+def test_a_target_that_cannot_be_renamed_is_left_and_explained(built, no_exchange, monkeypatch, code):
+    before = built.contents()
+    failing(monkeypatch, Path, "rename", code, when=lambda path, _: path == built.output)
+    with pytest.raises(BuildError, match="cannot be put into place") as caught:
+        built.build(**NEW)
+    assert "choose another output" in caught.value.hint
+    assert (built.contents(), built.hidden()) == (before, [])
+
+
+def test_an_interrupted_rename_is_tried_again(built, no_exchange, monkeypatch):
+    failed = failing(monkeypatch, Path, "rename", errno.EINTR, times=3)
+    built.build(**NEW)
+    assert (len(failed), summary(built), built.hidden()) == (3, "new", [])
+
+
+def test_ctrl_c_between_the_two_renames_puts_the_old_one_back(built, no_exchange, monkeypatch):
+    before = built.contents()
+    original = Path.rename
+
+    def rename(self, target):
+        if Path(target) == built.output and "repokit-" in self.name:
+            raise KeyboardInterrupt
+        return original(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(KeyboardInterrupt):
+        built.build(**NEW)
+    assert built.contents() == before
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP, errno.EBADF], ids=errno.errorcode.get)
+def test_a_file_system_that_syncs_no_directories_is_taken(built, monkeypatch, code):
+    failed = failing(monkeypatch, os, "fsync", code, when=lambda descriptor: S_ISDIR(os.fstat(descriptor).st_mode))
+    built.build(**NEW)
+    assert failed
+    assert summary(built) == "new"
+
+
+def test_a_directory_that_cannot_be_synced_is_not_published(built, monkeypatch):
+    before = built.contents()
+    failing(monkeypatch, os, "fsync", errno.EIO, when=lambda descriptor: S_ISDIR(os.fstat(descriptor).st_mode))
+    with pytest.raises(BuildError, match="out: cannot be put into place: Input/output error"):
+        built.build(**NEW)
+    assert (built.contents(), built.hidden()) == (before, [])
+
+
+@pytest.fixture(params=[errno.EBUSY, errno.ENOTEMPTY, errno.EACCES], ids=errno.errorcode.get)
+def held_open(request, monkeypatch):
+    """A network file system on which another process has a file of the old tree open: `.nfs...` cannot be removed."""
+
+    def hold():
+        return failing(monkeypatch, os, "unlink", request.param, when=lambda path, **_: str(path).startswith(".nfs"))
+
+    return hold
+
+
+def test_what_cannot_be_deleted_yet_does_not_fail_a_build(built, held_open):
+    (built.output / ".nfs000000000123").write_text("held")
+    failed = held_open()
+    built.build(force=True, **NEW)
+    assert failed
+    assert summary(built) == "new"
+    assert not (built.output / ".nfs000000000123").exists()
+
+
+def test_what_could_not_be_deleted_is_no_target_of_a_later_build(built, held_open, monkeypatch):
+    """Twice the same plan: what is left of the first old tree is not where the second build is put together."""
+    plan = built.plan(**NEW)
+    (built.output / ".nfs000000000123").write_text("held")
+    held_open()
+    built.carry_out(plan, force=True)
+    first = built.contents()
+    built.carry_out(plan)
+    assert built.contents() == first
+    (left,) = built.hidden()
+    assert built.contents(built.folder / left) == {".nfs000000000123": b"held"}
+    monkeypatch.undo()
+    built.carry_out(plan)
+    assert built.hidden() == []
+
+
+def test_without_an_exchange_what_could_not_be_deleted_is_in_nobody_s_way(built, no_exchange, held_open):
+    (built.output / ".nfs000000000123").write_text("held")
+    held_open()
+    for recipe in (NEW, OLD, NEW):
+        built.build(force=True, **recipe)
+    assert summary(built) == "new"
+
+
+def test_a_mount_point_is_refused_before_anything_is_written(workshop, mounted):
+    workshop.checkpoint()
+    workshop.output.mkdir()
+    mounted(workshop.output)
+    with pytest.raises(TargetRefused, match="out: is a mount point"):
+        workshop.build(force=True)
+    assert workshop.hidden() == []
+
+
+def test_a_folder_in_a_mount_point_is_taken(workshop, mounted):
+    workshop.checkpoint()
+    (workshop.folder / "mnt").mkdir()
+    mounted(workshop.folder / "mnt")
+    for recipe in (OLD, NEW):
+        workshop.build(output="./mnt/out", **recipe)
+    assert [path.name for path in (workshop.folder / "mnt").iterdir()] == ["out"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="no mode stops root")
+def test_a_folder_of_the_target_that_cannot_be_listed_stops_a_rebuild(built):
+    (built.output / "mine").mkdir(mode=0)
+    with pytest.raises(BuildError, match="mine: cannot be read: Permission denied"):
+        built.build(**NEW)
 
 
 # ------------------------------------------------------------------------------------------------ names and leftovers
