@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from repokit.linter.examples import sharded, single
 from repokit.rehearsal import Answer, Hub
-
-if TYPE_CHECKING:
-    import subprocess
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 REPO = "rehearsal/model"
@@ -181,3 +181,45 @@ def test_inspect_on_the_hub_says_what_it_says_here(publish, lint, tmp_path):
     local = lint(str(on_disk(tmp_path / "dist", sharded())), verb="inspect")
     assert remote.stdout.splitlines()[1:] == local.stdout.splitlines()[1:]
     assert f"of {REPO}:" in remote.stderr
+
+
+def test_a_word_longer_than_a_name_can_be(lint):
+    done = lint("y" * 400)
+    assert (done.returncode, "does not exist" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("kind", ["dataset", "space"])
+def test_another_kind_of_repository_is_said_and_not_looked_up(kind, lint, hub):
+    done = lint(f"{kind}s/name")
+    assert (done.returncode, "not a model repository" in done.stderr, hub.requests) == (2, True, [])
+
+
+def test_a_file_with_the_name_of_the_owner_is_in_nobodys_way(publish, lint, tmp_path):
+    publish(REPO, single())
+    (tmp_path / "rehearsal").touch()
+    assert lint(REPO).returncode == 0
+
+
+@pytest.mark.parametrize("part", ["/revision/", "/config.json"])
+def test_ctrl_c_ends_it_while_the_hub_says_nothing(part, publish, hub, environment, tmp_path):
+    publish(REPO, sharded())
+    waiting, released = threading.Event(), threading.Event()
+    given_up = []
+
+    def intercept(request):
+        if part in request.path:
+            waiting.set()
+            given_up.append(released.wait(20))
+
+    hub.intercept = intercept
+    settings = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path), "REPOKIT_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "repokit", "lint", f"{REPO}@main"]
+    with subprocess.Popen(
+        command, env={**environment, **settings}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert waiting.wait(20)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate()
+    released.set()
+    hub.intercept = None
+    assert (process.returncode, said.startswith("interrupted"), False in given_up) == (130, True, False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from repokit.api.reading import open_repository, read_of
 
 if TYPE_CHECKING:
-    from repokit.api.reading import Read
+    from repokit.api.reading import Progress, Read
     from repokit.repo.inspection import Inspection
 
 
@@ -21,11 +21,13 @@ class Inspected:
     read: Read | None = None
 
 
-def inspected(target: str | Path, *, tensors: str | None = None, token: str | None = None) -> Inspected:
+def inspected(
+    target: str | Path, *, tensors: str | None = None, token: str | None = None, progress: Progress | None = None
+) -> Inspected:
     """`inspect`, with what it cost."""
     from repokit.repo.inspection import inspect as look_at
 
-    with open_repository(target, token=token) as repository:
+    with open_repository(target, token=token, progress=progress) as repository:
         return Inspected(look_at(repository, tensors), read_of(repository))
 
 

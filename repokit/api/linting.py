@@ -18,6 +18,7 @@ from repokit.repo.repository import Repository
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from repokit.api.reading import Progress
     from repokit.hub.address import Address
     from repokit.linter.places import Locate
     from repokit.repo.source import Source
@@ -37,14 +38,20 @@ class Linted:
     read: Read | None = None
 
 
-def lint(target: str | Path, *, selection: Selection | None = None, token: str | None = None) -> Linted:
+def lint(
+    target: str | Path,
+    *,
+    selection: Selection | None = None,
+    token: str | None = None,
+    progress: Progress | None = None,
+) -> Linted:
     """Checks a directory, or a revision on the Hub without its weights; see `open_repository`.
 
     Raises:
         MissingInput, UsageError: The target, or a rule that the selection names, does not exist.
         RevisionNotFound, NotAuthorized, HubUnreachable: The Hub does not give it.
     """
-    with open_repository(target, token=token) as repository:
+    with open_repository(target, token=token, progress=progress) as repository:
         if not repository.holds_model:
             what = "holds no model: no config.json and no weights at its top"
             raise MissingInput(what, path=str(target), hint="name the directory, or the revision, of one model")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -13,8 +14,12 @@ from repokit.repo.directory import Directory
 from repokit.repo.repository import Repository
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from repokit.hub.address import Address
     from repokit.repo.hub import HubRevision
+
+    Progress = Callable[[str, int, int], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +41,14 @@ class Read:
     bytes: int
 
 
-def open_repository(target: str | Path, *, token: str | None = None) -> Repository:
+def open_repository(target: str | Path, *, token: str | None = None, progress: Progress | None = None) -> Repository:
     """The repository in a directory, or at a revision on the Hub. Close it, or use it as a context manager.
 
     Args:
         target: What exists as a directory is one. Else `org/name`, `org/name@revision`, `hf://...` or the address of
             a page of the Hub: the small files and the beginnings of the large ones are read at once.
         token: For the Hub, instead of HF_TOKEN or a login.
+        progress: Told of stages (`list`, `files`), and how many of how many are done.
 
     Raises:
         MissingInput: There is no such directory.
@@ -50,24 +56,34 @@ def open_repository(target: str | Path, *, token: str | None = None) -> Reposito
         RevisionNotFound, NotAuthorized, HubUnreachable: The Hub does not give it.
     """
     path = Path(target)
-    if path.is_dir():
+    if _exists(path) and path.is_dir():
         return Repository(Directory(path, label=str(target)))
-    if path.is_file():
+    if _exists(path):
         hint = f"name its directory: {path.parent}"
         raise UsageError(f"{printable(target)} is a file; a repository is a directory", hint=hint)
     address = address_of(target)
     if address is None:
         hint = "name a directory, or org/name or org/name@revision on the Hub"
         raise MissingInput("does not exist", path=str(target), hint=hint)
-    return Repository(_opened(address, str(target), token))
+    return Repository(_opened(address, str(target), token, progress))
 
 
 def address_of(target: str | Path) -> Address | None:
     """The address that a target is; None where it exists as a directory or a file, or can only be a path."""
     text = str(target)
-    if Path(target).exists() or _in_a_folder(text):
+    if _exists(Path(target)) or _in_a_folder(text):
         return None
     return parse(text)
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is something; a pasted address may be longer than a name can be."""
+    try:
+        return path.exists()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return False
+        raise
 
 
 def _in_a_folder(text: str) -> bool:
@@ -76,12 +92,12 @@ def _in_a_folder(text: str) -> bool:
     return bool(slash) and "@" not in text and "/" not in rest and Path(first).is_dir()
 
 
-def _opened(address: Address, target: str, token: str | None) -> HubRevision:
+def _opened(address: Address, target: str, token: str | None, progress: Progress | None) -> HubRevision:
     from repokit.hub.revision_reader import RevisionReader
     from repokit.repo.hub import HubRevision
 
     try:
-        return HubRevision.open(address, RevisionReader(str(address), token=token))
+        return HubRevision.open(address, RevisionReader(str(address), token=token), listener=progress)
     except RevisionNotFound as error:
         if target == address.repo_id and error.hint:  # it may have been meant as a path
             error.hint = f"{error.hint}; there is no directory {printable(target)} either"

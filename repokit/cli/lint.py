@@ -44,7 +44,8 @@ def lint(
         console.stage("settings", f"{origin}, {count(len(settings.ignore), 'waiver')}")
     waived = tuple(api.Ignore(word, "command line") for word in _words(ignore))
     selection = api.Selection(_words(select) or settings.select, (*settings.ignore, *waived), settings.per_file)
-    linted = api.lint(target, selection=selection, token=token)
+    with console.progress("lint") as progress:
+        linted = api.lint(target, selection=selection, token=token, progress=progress)
     show_read(linted.read, console)
     match console.format:
         case Format.JSON:

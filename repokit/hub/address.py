@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from repokit.errors import UsageError
+from repokit.hub.errors import safe
 from repokit.hub.references import is_reference_name
 from repokit.printable import printable
 
@@ -67,7 +68,7 @@ def parse(text: str) -> Address | None:
         return _uri(text)
     if re.match(r"https?://", text, re.IGNORECASE):
         return _web(text)
-    if text.startswith(("datasets/", "spaces/")) and text.count("/") == 2:
+    if re.fullmatch(r"(?:datasets|spaces)(?:/[^/]+){1,2}", text):
         raise _other_kind(text)
     found = _SHORT.fullmatch(text)
     if found is None or not all(_is_name(part) for part in (found["repo"] or found["legacy"]).split("/")):
@@ -98,12 +99,12 @@ def _web(text: str) -> Address:
         split = urlsplit(text)
     except ValueError:
         raise _unreadable(text) from None
-    path = _below_endpoint(split.netloc.rpartition("@")[2].lower(), split.path)
+    path = _below_endpoint(split.scheme, split.netloc.rpartition("@")[2].lower(), split.path)
     segments = [segment for segment in path.split("/") if segment]
     if segments[:2] == ["api", "models"]:
         segments = segments[2:]
     if not segments:
-        raise UsageError(f"{printable(text)} names no repository", hint="paste the address of its page")
+        raise UsageError(f"{_shown(text)} names no repository", hint="paste the address of its page")
     if segments[0] in _OTHER_KINDS:
         raise _other_kind(text)
     words = 1 if _is_legacy(segments) else 2
@@ -133,30 +134,46 @@ def _revision(segments: Sequence[str]) -> tuple[str, list[str]]:
     return unquote(segments[0]), [*segments[1:]]
 
 
-def _below_endpoint(host: str, path: str) -> str:
+def _below_endpoint(scheme: str, host: str, path: str) -> str:
     """The path of a web address below that of the Hub.
 
     Raises:
-        UsageError: It is on another host.
+        UsageError: It is on another host, or beside the Hub on its own.
     """
     from huggingface_hub import constants
 
     ours = urlsplit(constants.ENDPOINT)
-    if host == ours.netloc.lower():
+    host = host.removesuffix(_PORTS.get(scheme.lower(), ""))
+    place = ours.netloc.rpartition("@")[2].lower().removesuffix(_PORTS.get(ours.scheme, ""))
+    if host == place and f"{path}/".startswith(f"{ours.path}/"):
         return path.removeprefix(ours.path)
     if host in constants.HF_URL_HOSTS:  # what was copied from the Hub works with a mirror of it too
         return path
-    what = f"{printable(host) or 'nothing'} is not the Hub that is asked, {printable(constants.ENDPOINT)}"
+    asked = printable(without_password(constants.ENDPOINT))
+    what = f"{printable(host + path if host == place else host) or 'nothing'} is not the Hub that is asked, {asked}"
     raise UsageError(what, hint="set HF_ENDPOINT to ask another one, or download it and name the directory")
+
+
+_PORTS: Final = {"http": ":80", "https": ":443"}
+
+
+def without_password(address: str) -> str:
+    """A web address, without a user and a password before its host."""
+    return re.sub(r"(?<=//)[^/?#]*@", "", address, count=1)
+
+
+def _shown(text: str) -> str:
+    """What was typed, for a message: a pasted address may have a password or a token in it."""
+    return safe(without_password(text))
 
 
 def _address(text: str, repo_id: str, revision: str | None, path: Sequence[str] = ()) -> Address:
     names = repo_id.split("/")
     bad = "--" in repo_id or ".." in repo_id or repo_id.endswith(".git")
     if bad or len(names) > 2 or not all(_is_name(name) for name in names):
-        raise UsageError(f"{printable(text)}: {printable(repo_id)} is not the name of a repository", hint=_FORMS)
+        raise UsageError(f"{_shown(text)}: {printable(repo_id)} is not the name of a repository", hint=_FORMS)
     if revision is not None and not _is_revision(revision):
-        what = f"{printable(text)}: {printable(revision) or 'nothing'} is not the name of a revision"
+        what = f"{_shown(text)}: {printable(revision) or 'nothing'} is not the name of a revision"
         raise UsageError(what, hint="name a branch, a tag, a commit or refs/pr/N after the @")
     return Address(repo_id, revision, unquote("/".join(path)) or None)
 
@@ -171,17 +188,17 @@ def _is_name(text: str) -> bool:
 def _is_revision(text: str) -> bool:
     """Whether it is the short name of a branch or a tag, a commit id, or `refs/...` of a pull request."""
     named = is_reference_name(text.removeprefix("refs/"))
-    return named and len(text) <= _LONGEST and not _SURROGATE.search(text)
+    return named and len(text) <= LONGEST_REVISION and not _SURROGATE.search(text)
 
 
-_LONGEST: Final = 250  # characters; git keeps a branch in a file of its name
+LONGEST_REVISION: Final = 250  # characters; git keeps a branch in a file of its name
 
 
 def _unreadable(text: str) -> UsageError:
-    return UsageError(f"{printable(text)} is not an address of a repository", hint=_FORMS)
+    return UsageError(f"{_shown(text)} is not an address of a repository", hint=_FORMS)
 
 
 def _other_kind(text: str) -> UsageError:
     return UsageError(
-        f"{printable(text)} is not a model repository", why="repokit reads model repositories only", hint=_FORMS
+        f"{_shown(text)} is not a model repository", why="repokit reads model repositories only", hint=_FORMS
     )

@@ -85,6 +85,8 @@ def translation(error: BaseException, doing: str, target: str) -> RepokitError |
     match error:
         case errors.HfHubHTTPError():
             return _from_answer(error, doing, target)
+        case _ if (found := _unsendable(error, doing, target)) is not None:
+            return found
         case errors.OfflineModeIsEnabled():
             return HubUnreachable(f"could not {doing} of {target}: offline", hint="unset HF_HUB_OFFLINE")
         case errors.LocalTokenNotFoundError():
@@ -103,11 +105,34 @@ def translation(error: BaseException, doing: str, target: str) -> RepokitError |
     return None
 
 
+def _unsendable(error: BaseException, doing: str, target: str) -> RepokitError | None:
+    """For what is in the way of a request before anything is sent, and will be so the next time."""
+    failed = f"could not {doing} of {target}"
+    match type(error).__name__:  # the classes belong to an HTTP library that repokit does not import
+        case "UnsupportedProtocol" | "InvalidURL":
+            hint = "set HF_ENDPOINT to the address of a Hub, https:// and all, or unset it"
+            return UsageError(f"{failed}: {safe(error)}", why="no request can be sent to such an address", hint=hint)
+        case "LocalProtocolError" if "header" in str(error):
+            return _bad_token(failed)
+        case "UnicodeEncodeError" if isinstance(error, UnicodeEncodeError) and error.encoding == "ascii":
+            return _bad_token(failed)
+    return None
+
+
+def _bad_token(failed: str) -> NotAuthorized:
+    hint = "set HF_TOKEN, or --token, to the token alone: hf_ and letters and digits"
+    return NotAuthorized(
+        f"{failed}: the token cannot be sent", why="it is empty or has characters no token has", hint=hint
+    )
+
+
 def _broken(error: BaseException, doing: str, target: str) -> Unanswered:
     said = f"{safe(error)} ({type(error).__name__})" if str(error) else type(error).__name__
     # By name: the class belongs to an HTTP library that repokit does not import.
     connected = type(error).__name__ != "ConnectError" and not isinstance(error, ConnectionRefusedError)
     why = "the connection broke" if connected else "nobody answers at this address"
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        why = "the certificate of whoever answers is not trusted: a proxy may stand between, or the clock be wrong"
     return Unanswered(f"could not {doing} of {target}: {said}", why=why, connected=connected)
 
 

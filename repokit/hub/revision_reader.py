@@ -7,17 +7,19 @@ file. So a proxy's page, a mirror that is behind, or a server that knows no rang
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 import re
 import time
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from repokit.errors import HubUnreachable, LimitExceeded, NotAuthorized, RepokitError, RevisionNotFound
+from repokit.hub.address import LONGEST_REVISION, without_password
 from repokit.hub.errors import Unanswered, translated
-from repokit.hub.session import LONGEST_WAIT, TIMEOUT
+from repokit.hub.remote_file import RemoteFile, is_folder, remote_file
+from repokit.hub.session import LONGEST_WAIT
+from repokit.hub.transport import Abandoned, Answer, NotAnAnswer, get
 from repokit.printable import count, printable, size
 from repokit.version import __version__
 
@@ -30,28 +32,18 @@ MAX_FILES: Final = 100_000  # the Hub's own limit (hub-docs storage-limits.md)
 # Seconds before each new try of a request that a busy Hub or a broken connection left unanswered.
 WAITS: Final = (1.0, 2.0, 4.0)
 _PATIENCE: Final = 60.0  # seconds after which a request is not tried again
-_LONGEST: Final = 600.0  # seconds for one request, however steadily it drips
 _MOST_JSON: Final = 64 * 1024 * 1024  # a page of a tree has 0.3 MB, a revision's siblings a few MB
 _COMMIT_ID: Final = re.compile(r"[0-9a-f]{40}")
-_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")  # no address can carry one
-_NEXT: Final = re.compile(r'<([^<>]{1,4000})>;\s*rel="?next"?')
+# What the Hub says a repository is called today; old names end in ways that it takes no more.
+_REPO_ID: Final = re.compile(r"(?!\.)[\w.-]{1,100}(?:/(?!\.\.?$)[\w.-]{1,100})?", re.ASCII)
+_QUERY: Final = re.compile(r"[!-~]{1,4000}")
+_MOST_PAGES: Final = 1_000  # of a tree; the Hub puts a thousand entries on each
+_MOST_VALUES: Final = 4_000_000  # in one answer of JSON: a hundred times what a page of a tree has
+_MOST_NAMES: Final = 1_000  # branches and tags, among which the nearest is looked for
+_NEXT: Final = re.compile(r'<([^<>]*)>;\s*rel="?next"?')
 # A compressed answer would be neither of the promised length nor a range of the file.
 _PLAIN: Final = {"Accept-Encoding": "identity"}
-
-
-class RemoteFile(NamedTuple):
-    """One line of a tree.
-
-    Attributes:
-        size: Of the content, in bytes.
-        blob_id: What git calls it: of the content, or of the pointer to a large file.
-        sha256: Of a large file's content; None of a file that git itself holds.
-    """
-
-    path: str
-    size: int
-    blob_id: str
-    sha256: str | None = None
+_PACKED: Final = {"Accept-Encoding": "gzip"}
 
 
 class Commit(NamedTuple):
@@ -63,14 +55,6 @@ class Commit(NamedTuple):
 
     repo_id: str
     id: str
-
-
-class _Answer(NamedTuple):
-    """Headers are those of the Hub, and under them those of the storage that it may have redirected to."""
-
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
 
 
 class RevisionReader:
@@ -103,6 +87,7 @@ class RevisionReader:
 
         self.target = target
         self.endpoint = (endpoint or constants.ENDPOINT).rstrip("/")
+        self._place = printable(without_password(self.endpoint))
         self.requests = 0
         self.bytes_read = 0
         self._headers = build_hf_headers(token=token, library_name="repokit", library_version=__version__)
@@ -139,8 +124,10 @@ class RevisionReader:
             raise self._not_found(address, error) from None
         match answer:
             case {"sha": str(sha), **rest} if _COMMIT_ID.fullmatch(sha):
-                repo_id = rest.get("id")
-                return Commit(repo_id if isinstance(repo_id, str) and repo_id else address.repo_id, sha)
+                repo_id = rest.get("id") or address.repo_id
+                if not (isinstance(repo_id, str) and _REPO_ID.fullmatch(repo_id)):
+                    raise self._not_the_hub("read the commit", "the name in it is that of no repository")
+                return Commit(repo_id, sha)
             case {"id": str()}:
                 raise RevisionNotFound(f"{self.target} has no commit", why="the repository is empty")
         raise self._not_the_hub("read the commit", "no commit id in it")
@@ -152,23 +139,42 @@ class RevisionReader:
             LimitExceeded: More files than the Hub takes.
             HubUnreachable: No tree came.
         """
-        doing, files = "list the files", list[RemoteFile]()
+        files = dict[str, RemoteFile]()
         url = f"{self.endpoint}/api/models/{quote(commit.repo_id)}/tree/{commit.id}"
-        query = "recursive=true&expand=false"
+        query, asked = "recursive=true&expand=false", set[str]()
         while query:
-            answer = self._get(doing, f"{url}?{query}", limit=_MOST_JSON)
-            self._check_commit(doing, answer, commit)
-            entries = self._parsed(doing, answer)
-            if not isinstance(entries, list):
-                raise self._not_the_hub(doing, "what came is no list of files")
-            files += [self._file(entry) for entry in entries if not _is_folder(entry)]
+            asked.add(query)
+            answer = self._get(_LISTING, f"{url}?{query}", limit=_MOST_JSON)
+            self._check_commit(_LISTING, answer, commit)
+            for file in self._page(answer):
+                if files.setdefault(file.path, file) is not file:
+                    raise self._not_the_hub(_LISTING, f"{printable(file.path, 100)} is listed twice")
             if len(files) > MAX_FILES:
                 what = f"has more than {MAX_FILES:,} files, which the Hub does not take"
                 raise LimitExceeded(what, path=self.target)
-            # Only the query of the next page's address is followed: the token stays with this Hub.
-            found = _NEXT.search(answer.headers.get("link", "")) if entries else None
-            query = urlsplit(found[1]).query if found else ""
-        return files
+            query = self._next_query(answer)
+            if query in asked or len(asked) == _MOST_PAGES:
+                raise self._not_the_hub(_LISTING, "the pages of the list have no end")
+        return list(files.values())
+
+    def _page(self, answer: Answer) -> list[RemoteFile]:
+        entries = self._parsed(_LISTING, answer)
+        if not isinstance(entries, list):
+            raise self._not_the_hub(_LISTING, "what came is no list of files")
+        files = [remote_file(entry) for entry in entries if not is_folder(entry)]
+        if None in files:
+            raise self._not_the_hub(_LISTING, "an entry that is no file")
+        return [file for file in files if file is not None]
+
+    def _next_query(self, answer: Answer) -> str:
+        """Of the address of the next page, which alone is followed: the token stays with this Hub."""
+        found = _NEXT.search(answer.headers.get("link", ""))
+        if found is None:
+            return ""
+        query = found[1].partition("#")[0].partition("?")[2]
+        if _QUERY.fullmatch(query):
+            return query
+        raise self._not_the_hub(_LISTING, "the address of the next page is none")
 
     def whole(self, commit: Commit, file: RemoteFile) -> bytes:
         """The content of a file, equal to its hash in the tree.
@@ -182,7 +188,7 @@ class RevisionReader:
         if len(answer.content) != file.size:
             came = count(len(answer.content), "byte") if len(answer.content) < file.size else "more"
             raise self._not_the_hub(doing, f"{came} came and the file has {file.size:,}")
-        if not _is_content(answer.content, file):
+        if not file.holds(answer.content):
             raise self._not_the_hub(doing, "what came is not the file that the tree lists")
         return answer.content
 
@@ -213,24 +219,31 @@ class RevisionReader:
     def _json(self, doing: str, url: str) -> Any:  # noqa: ANN401 - whatever the Hub says
         return self._parsed(doing, self._get(doing, url, limit=_MOST_JSON))
 
-    def _parsed(self, doing: str, answer: _Answer) -> Any:  # noqa: ANN401 - whatever the Hub says
+    def _parsed(self, doing: str, answer: Answer) -> Any:  # noqa: ANN401 - whatever the Hub says
         if len(answer.content) > _MOST_JSON:
             raise LimitExceeded(f"could not {doing} of {self.target}: an answer of more than {size(_MOST_JSON)}")
+        if answer.content.count(b",") > _MOST_VALUES:  # `[],[],[]`: each takes thirty times its bytes in memory
+            raise LimitExceeded(f"could not {doing} of {self.target}: an answer of more than {_MOST_VALUES:,} values")
         try:
             return json.loads(answer.content)
         except (ValueError, RecursionError):
             kind = "a web page" if answer.content.lstrip()[:1] == b"<" else "no JSON"
             raise self._not_the_hub(doing, f"{kind} came") from None
 
-    def _get(self, doing: str, url: str, *, limit: int, headers: Mapping[str, str] | None = None) -> _Answer:
+    def _get(self, doing: str, url: str, *, limit: int, headers: Mapping[str, str] | None = None) -> Answer:
         """An answer, after a few tries where nobody answers; at most a chunk more of its body than `limit`."""
         started, tries = time.monotonic(), 0
         while not self._stopped.is_set():
             try:
                 with translated(doing, self.target):
-                    return self._once(url, {**self._headers, **(headers or {})}, limit)
+                    return self._once(url, {**_PACKED, **self._headers, **(headers or {})}, limit)
+            except Abandoned:
+                break
+            except NotAnAnswer as error:
+                raise self._not_the_hub(doing, str(error)) from None
             except Unanswered as error:
-                absent = not (error.connected or self._reached)
+                self._reached |= error.connected
+                absent = not self._reached
                 error.hint = "check the network, and HF_ENDPOINT where it is set" if absent else _AGAIN
                 if absent or tries == len(WAITS) or time.monotonic() - started > _PATIENCE:
                     raise
@@ -241,56 +254,31 @@ class RevisionReader:
                 raise
         raise HubUnreachable(f"could not {doing} of {self.target}: another request failed")
 
-    def _once(self, url: str, headers: Mapping[str, str], limit: int) -> _Answer:
-        from huggingface_hub import get_session, hf_raise_for_status
-
-        started = time.monotonic()
-        body = bytearray()
+    def _once(self, url: str, headers: Mapping[str, str], limit: int) -> Answer:
         with self._lock:
             self.requests += 1
-        # A limit of its own: that of the shared client changes while another thread is in `asking`.
-        with get_session().stream("GET", url, headers=dict(headers), timeout=TIMEOUT) as response:
-            self._reached = True
-            hf_raise_for_status(response)
-            for chunk in response.iter_bytes():
-                body += chunk
-                if len(body) > limit:
-                    break
-                if time.monotonic() - started > _LONGEST:
-                    raise TimeoutError(f"no end after {_LONGEST:.0f} seconds")
+        answer = get(url, headers, limit, self._stopped)
+        self._reached = True
         with self._lock:
-            self.bytes_read += len(body)
-        # Of a redirect, what the Hub said first wins: the storage calls the same bytes by other names.
-        hops = reversed([*response.history, response])
-        merged = {name.lower(): value for hop in hops for name, value in hop.headers.items()}
-        own = {name: response.headers.get(name, "") for name in ("content-length", "content-range")}
-        return _Answer(response.status_code, {**merged, **own}, bytes(body))
+            self.bytes_read += len(answer.content)
+        return answer
 
     # ---------------------------------------------------------------- what is said when it fails
 
-    def _check_commit(self, doing: str, answer: _Answer, commit: Commit) -> None:
+    def _check_commit(self, doing: str, answer: Answer, commit: Commit) -> None:
         said = answer.headers.get("x-repo-commit", commit.id)
         if said != commit.id:
             raise self._not_the_hub(doing, f"commit {printable(said, 40)} came and {commit.id} was asked for")
 
-    def _file(self, entry: object) -> RemoteFile:
-        match entry:
-            case {"path": str(path), "size": int(length), "oid": str(blob_id), **rest} if path and length >= 0:
-                lfs = rest.get("lfs")
-                sha256 = lfs.get("oid") if isinstance(lfs, dict) else None
-                if not _SURROGATE.search(path):
-                    return RemoteFile(path, length, blob_id, sha256 if isinstance(sha256, str) else None)
-        raise self._not_the_hub("list the files", "an entry that is no file")
-
     def _not_the_hub(self, doing: str, what: str) -> HubUnreachable:
         why = "a proxy, a mirror that is behind, or another service may stand where the Hub should"
-        hint = f"run the same command again; if it stays so, look what answers at {printable(self.endpoint)}"
+        hint = f"run the same command again; if it stays so, look what answers at {self._place}"
         return HubUnreachable(f"could not {doing} of {self.target}: {what}", why=why, hint=hint)
 
     def _explain(self, error: RepokitError) -> None:
         """Hints for a reader: those of the translation are for whoever pushes."""
         if isinstance(error, NotAuthorized) and "gated" in (error.why or ""):
-            error.hint = f"accept its conditions at {printable(self.endpoint)}/{self.target.partition('@')[0]}"
+            error.hint = f"accept its conditions at {self._place}/{self.target.partition('@')[0]}"
             error.hint += "" if "authorization" in self._headers else ", then: hf auth login, or set HF_TOKEN"
         elif isinstance(error, NotAuthorized):
             error.hint = "hf auth login, or set HF_TOKEN, with a token that may read this repository"
@@ -318,26 +306,15 @@ class RevisionReader:
             return []
         lists = [answer.get(kind) for kind in ("branches", "tags")] if isinstance(answer, dict) else []
         entries = [entry for found in lists if isinstance(found, list) for entry in found if isinstance(entry, dict)]
-        return [name for entry in entries if isinstance(name := entry.get("name"), str)]
+        names = [name for entry in entries[:_MOST_NAMES] if isinstance(name := entry.get("name"), str)]
+        return [name for name in names if len(name) <= LONGEST_REVISION]
 
 
+_LISTING: Final = "list the files"
 _AGAIN: Final = "run the same command again; what was read is kept"
 
 
-def _is_folder(entry: object) -> bool:
-    return isinstance(entry, dict) and entry.get("type") == "directory"
-
-
-def _is_content(content: bytes, file: RemoteFile) -> bool:
-    """Whether a content is the one that the tree names: by sha256 of a large file, by git's own id of another."""
-    if file.sha256 is not None:
-        return hashlib.sha256(content).hexdigest() == file.sha256
-    blob = hashlib.sha1(b"blob %d\0" % len(content), usedforsecurity=False)
-    blob.update(content)
-    return blob.hexdigest() == file.blob_id
-
-
-def _fault_of_range(answer: _Answer, file: RemoteFile, begin: int, end: int) -> str | None:
+def _fault_of_range(answer: Answer, file: RemoteFile, begin: int, end: int) -> str | None:
     """Why an answer is not the range that was asked for; None where it is."""
     if answer.status == 206:
         said, asked = answer.headers["content-range"].strip(), f"bytes {begin}-{end - 1}/"
@@ -346,6 +323,11 @@ def _fault_of_range(answer: _Answer, file: RemoteFile, begin: int, end: int) -> 
         exact = len(answer.content) == end - begin
         return None if exact else f"{count(len(answer.content), 'byte')} came of the {end - begin:,} promised"
     # A server that knows no ranges sends the file from its beginning, of which the first part will do.
-    if begin == 0 and answer.headers["content-length"] == str(file.size) and len(answer.content) >= end:
+    if (
+        answer.status == 200
+        and begin == 0
+        and answer.headers["content-length"] == str(file.size)
+        and len(answer.content) >= end
+    ):
         return None
     return "the server sends no ranges of files"

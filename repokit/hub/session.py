@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from repokit.hub.errors import asked_wait, safe, translated
 
@@ -38,16 +38,37 @@ def asking(doing: str, repo_id: str, revision: str | None = None, timeout: float
 def _bounded(timeout: float) -> Iterator[None]:
     """Limits on the client that all of huggingface_hub shares, and takes them off again."""
     from huggingface_hub import get_session
+    from huggingface_hub.utils import _http
 
-    session = get_session()
-    before = session.timeout
-    session.timeout = timeout
-    session.event_hooks["response"].append(_shorten_wait)
+    factory = _http._GLOBAL_CLIENT_FACTORY  # noqa: SLF001 - to set one has a function, to read it has none
+    clients = [_Limited(get_session(), timeout)]
+
+    def limited() -> Any:  # noqa: ANN401 - a client of an HTTP library that repokit does not import
+        clients.append(_Limited(factory(), timeout))
+        return clients[-1].client
+
+    # Where nobody answers at once, huggingface_hub throws its client away and makes another for the next try.
+    _http._GLOBAL_CLIENT_FACTORY = limited  # noqa: SLF001 - set_client_factory would close the connections too
     try:
         yield
     finally:
-        session.timeout = before
-        session.event_hooks["response"].remove(_shorten_wait)
+        _http._GLOBAL_CLIENT_FACTORY = factory  # noqa: SLF001 - as above
+        for client in clients:
+            client.release()
+
+
+class _Limited:
+    """A client with limits on it, and what it was like before."""
+
+    def __init__(self, client: Any, timeout: float) -> None:  # noqa: ANN401 - of an HTTP library that repokit does not import
+        self.client = client
+        self._before = client.timeout
+        client.timeout = timeout
+        client.event_hooks["response"].append(_shorten_wait)
+
+    def release(self) -> None:
+        self.client.timeout = self._before
+        self.client.event_hooks["response"].remove(_shorten_wait)
 
 
 class _Answer(Protocol):

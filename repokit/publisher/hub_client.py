@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from repokit.errors import PublishError, UsageError
+from repokit.hub.address import without_password
 from repokit.hub.errors import safe
 from repokit.hub.session import asking
 from repokit.printable import printable, some
@@ -55,7 +57,12 @@ class Committed:
 
 
 class HubClient:
-    """One repository on one Hub."""
+    """One repository on one Hub.
+
+    Attributes:
+        endpoint: Where it is asked.
+        pages: Where people look at it.
+    """
 
     def __init__(self, repo_id: str, *, endpoint: str | None, token: str | None) -> None:
         """Asks nothing of the network yet. Where `endpoint` or `token` is None, HF_ENDPOINT and HF_TOKEN decide."""
@@ -66,6 +73,7 @@ class HubClient:
         self._api: HfApi = HfApi(endpoint=endpoint, token=token, library_name="repokit")
         self.repo_id = repo_id
         self.endpoint = self._api.endpoint
+        self.pages = without_password(self.endpoint)
 
     def has_token(self) -> bool:
         from huggingface_hub import get_token
@@ -133,7 +141,7 @@ class HubClient:
         return PullRequest(found.num, self._page(found.num), found.title, found.status)
 
     def _page(self, number: int) -> str:
-        return f"{self.endpoint}/{self.repo_id}/discussions/{number}"
+        return f"{self.pages}/{self.repo_id}/discussions/{number}"
 
     def create_repository(self, *, private: bool | None) -> None:
         with self._asking("create the repository"):
@@ -169,6 +177,29 @@ class HubClient:
                 raise PublishError("; ".join(errors), why=why, hint=hint, path="README.md")
             hf_raise_for_status(response)
             return [safe(warning["message"]) for warning in report.get("warnings", [])]
+
+    def check_xet_token(self, revision: str, *, create_pr: bool = False) -> None:
+        """Passes unless something else than a token comes where the Hub gives out those for its xet storage.
+
+        hf_xet would ask for it for four minutes; what is refused it understands at once.
+
+        Raises:
+            Unanswered: It came.
+        """
+        from huggingface_hub import get_session
+        from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # public, and not seen by mypy
+        from huggingface_hub.utils._runtime import is_xet_available
+
+        if not is_xet_available():
+            return
+        # As huggingface_hub asks: a pull request has no revision yet.
+        at = "None?create_pr=1" if create_pr else quote(revision, safe="")
+        with self._asking("ask for xet storage", revision):
+            headers = build_hf_headers(token=self._api.token, library_name="repokit")
+            url = f"{self.endpoint}/api/models/{self.repo_id}/xet-write-token/{at}"
+            response = get_session().get(url, headers=headers)
+            if response.status_code == 200 and not _is_xet_token(response.json()):
+                raise TypeError("no token for xet storage")  # which says of an answer that it is not the Hub's
 
     def upload(
         self, revision: str, directory: Path, files: Sequence[LocalFile], *, create_pr: bool = False
@@ -239,6 +270,13 @@ class HubClient:
         self, doing: str, revision: str | None = None, timeout: float | None = None
     ) -> AbstractContextManager[None]:
         return asking(doing, self.repo_id, revision, timeout)
+
+
+def _is_xet_token(answer: object) -> bool:
+    match answer:
+        case {"accessToken": str(), "casUrl": str(), "exp": int()}:
+            return True
+    return False
 
 
 def _is_as_hashed(addition: CommitOperationAdd, file: LocalFile) -> bool:

@@ -245,10 +245,11 @@ class _Work:
     def _upload(self, plan: _Plan) -> list[CommitOperationAdd]:
         uploads, size = plan.changes.uploads, plan.changes.upload_size
         self.report("upload", 0, size)
+        revision, proposes = plan.target.revision, plan.target.proposes
+        if uploads:
+            self.patience.persist(lambda: self.client.check_xet_token(revision, create_pr=proposes))
         try:
-            additions = self.client.upload(
-                plan.target.revision, plan.directory, uploads, create_pr=plan.target.proposes
-            )
+            additions = self.client.upload(revision, plan.directory, uploads, create_pr=proposes)
         except PublishError:
             refuse_changed([file.path for file in plan.files if has_changed(file)])  # which explains the error better
             raise
@@ -279,6 +280,9 @@ class _Work:
                     raise
                 tries += 1
                 self.patience.wait(tries, error)
+                # Once more: on a branch a late commit is in the way of the next one, a late pull request is not.
+                if plan.target.proposes and (made := self._made(plan)):
+                    return made
 
     def _made(self, plan: _Plan) -> Committed | None:
         """The commit, if it is there in spite of what was answered; None if the branch has not moved.
@@ -330,7 +334,7 @@ class _Work:
 
     def _result(self, plan: _Plan, commit: str | None, verified: int, request: PullRequest | None) -> PushResult:
         pinned = plan.tag or commit or plan.target.revision
-        tree = f"{self.client.endpoint}/{self.client.repo_id}/tree/{printable(pinned)}"
+        tree = f"{self.client.pages}/{self.client.repo_id}/tree/{printable(pinned)}"
         return PushResult(
             repo_id=self.client.repo_id,
             revision=request.revision if request else plan.target.revision,

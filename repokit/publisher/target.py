@@ -107,12 +107,7 @@ def resolve(client: HubClient, revision: str, allowed: Permissions, patience: Pa
     references = _references(client, allowed, patience)
     if references is None:
         return _in_new_repository(name, allowed)
-    if allowed.private and not patience.persist(client.is_private):
-        raise PublishError(
-            f"{client.repo_id} is public",
-            why="the push is to be private, and everyone could read it there",
-            hint="make the repository private in its settings, or push without --private",
-        )
+    _refuse_public(client, allowed, patience)
     if (number := number_of(name)) is not None:
         return _in_pull_request(client, number, references, patience)
     if name in references.branches:
@@ -125,10 +120,24 @@ def resolve(client: HubClient, revision: str, allowed: Permissions, patience: Pa
     return Target(name, references.branches.get(DEFAULT_BRANCH), creates, references)
 
 
+def _refuse_public(client: HubClient, allowed: Permissions, patience: Patience) -> None:
+    if allowed.private and not patience.persist(client.is_private):
+        raise PublishError(
+            f"{client.repo_id} is public",
+            why="the push is to be private, and everyone could read it there",
+            hint="make the repository private in its settings, or push without --private",
+        )
+
+
 def create(client: HubClient, target: Target, allowed: Permissions, patience: Patience) -> None:
-    """Makes what is absent: the repository, the branch."""
+    """Makes what is absent: the repository, the branch.
+
+    Raises:
+        PublishError: The repository is public and was to be private.
+    """
     if "repository" in target.creates:
         patience.persist(lambda: client.create_repository(private=allowed.private))
+        _refuse_public(client, allowed, patience)  # somebody else may have been faster
     if "branch" in target.creates:
         start = target.head or DEFAULT_BRANCH
         patience.persist(lambda: client.create_branch(target.revision, start))

@@ -52,9 +52,10 @@ class Cache:
         path = self._path(key)
         try:
             stored = path.read_bytes()
-            os.utime(path)  # what is used stays longest
         except OSError:
             return None
+        with suppress(OSError):  # of a cache that may only be read
+            os.utime(path)  # what is used stays longest
         content = stored[_CHECKSUM:]
         return content if hashlib.sha256(content).digest() == stored[:_CHECKSUM] else None
 

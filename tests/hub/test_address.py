@@ -86,6 +86,18 @@ def test_the_hub_that_is_asked_may_have_a_port_and_a_path(monkeypatch):
     assert parse("http://127.0.0.1:9/mirror/org/name/tree/v1") == Address("org/name", "v1")
 
 
+@pytest.mark.parametrize("path", ["/mirrored/org/name", "/org/name", "/mirro/org/name"])
+def test_what_lies_beside_the_hub_is_not_the_hub(path, monkeypatch):
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9/mirror")
+    with pytest.raises(UsageError, match="not the Hub that is asked"):
+        parse(f"http://127.0.0.1:9{path}")
+
+
+def test_the_port_of_the_scheme_may_be_said(monkeypatch):
+    monkeypatch.setattr(constants, "ENDPOINT", "https://hub.test")
+    assert parse("https://hub.test:443/org/name") == parse("HTTPS://Hub.test/org/name") == Address("org/name")
+
+
 @pytest.mark.parametrize("host", sorted(constants.HF_URL_HOSTS))
 def test_every_name_of_the_hub_is_known(host):
     assert parse(f"https://{host}/org/name") == Address("org/name")
@@ -103,6 +115,8 @@ def test_every_name_of_the_hub_is_known(host):
         ("hf://datasets/org/name", "not a model repository"),
         ("hf://buckets/org/name", "not a model repository"),
         ("datasets/org/name", "not a model repository"),
+        ("datasets/name", "not a model repository"),
+        ("spaces/org/name@v1", "not a model repository"),
         ("hf://", "not an address"),
         ("hf:///name", "not an address"),
         ("hf://org/../name", "not the name of a repository"),
@@ -122,10 +136,19 @@ def test_an_address_that_cannot_be_right_is_refused(text, words):
     assert refused.value.hint
 
 
-def test_a_password_in_an_address_is_not_repeated():
+@pytest.mark.parametrize("host", ["127.0.0.1:8", "127.0.0.1:9"])
+@pytest.mark.parametrize("path", ["", "/", "/org/name/tree/a..b", "/datasets/a/b", "/org/na--me", "/api/models"])
+def test_a_password_in_an_address_is_not_repeated(host, path, monkeypatch):
+    monkeypatch.setattr(constants, "ENDPOINT", "http://me:secret@127.0.0.1:9")
     with pytest.raises(UsageError) as refused:
-        parse("https://user:secret@127.0.0.1:8/org/name")
-    assert "secret" not in str(refused.value)
+        parse(f"http://user:secret@{host}{path}")
+    assert "secret" not in f"{refused.value} {refused.value.hint}"
+
+
+def test_a_token_in_an_address_is_not_repeated():
+    with pytest.raises(UsageError) as refused:
+        parse(f"{DEFAULT}/org/name/tree/a..b?token=hf_{'x' * 34}")
+    assert "xxx" not in str(refused.value)
 
 
 @pytest.mark.parametrize(("revision", "whole"), [(COMMIT, True), (COMMIT[:7], False), ("main", False), (None, False)])

@@ -87,6 +87,12 @@ def test_every_family_becomes_an_error_of_repokit(error, expected):
     assert type(translation(error, "commit to", "org/name")) is expected
 
 
+def test_a_certificate_that_is_not_trusted_is_no_absence():
+    kind = type("ConnectError", (errors.HfHubHTTPError.__bases__[0],), {})
+    found = translation(kind("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"), "read", "org/name")
+    assert "certificate" in found.why
+
+
 def test_an_upload_that_failed_is_told_by_its_cause():
     error = RuntimeError("Error while uploading 'x' to the Hub.")
     error.__cause__ = ConnectionError("reset")

@@ -6,7 +6,7 @@ import contextlib
 from functools import partial
 
 import pytest
-from huggingface_hub import CommitOperationAdd
+from huggingface_hub import CommitOperationAdd, get_session
 
 from repokit.errors import HubUnreachable, NotAuthorized, ParentMoved, PublishError, RepokitError, UsageError
 from repokit.publisher.pull_requests import number_of
@@ -216,6 +216,30 @@ def test_a_pull_request_that_was_not_opened_is_opened(propose, hub, waits, fault
     hub.intercept = lambda request: faults.pop() if faults and "/commit/" in request.path else None
     assert propose().pull_request.number == 1
     assert (len(pull_requests(hub)), waits) == (1, [1])
+
+
+def test_a_pull_request_that_is_opened_after_the_gateway_gave_up_is_not_opened_again(propose, hub):
+    """The Hub goes on for up to a minute where a gateway before it has stopped waiting."""
+    late = []
+
+    def intercept(request):
+        if "/commit/" not in request.path or late:
+            return None
+        body = request.read()
+        headers = {"Authorization": f"Bearer {hub.token}", "Content-Type": "application/x-ndjson"}
+        late.append(
+            partial(
+                get_session().post,
+                hub.endpoint + f"/api/models/{REPO}/commit/main?create_pr=1",
+                content=body,
+                headers=headers,
+            )
+        )
+        return Answer(504, b"")
+
+    hub.intercept = intercept
+    result = propose(sleep=lambda _: late[0]())
+    assert (list(pull_requests(hub)), result.pull_request.number) == (["1"], 1)
 
 
 def test_an_equal_one_from_before_is_not_taken_for_the_one_that_was_lost(propose, hub):

@@ -220,6 +220,18 @@ def test_someone_takes_the_tag_meanwhile(changed, hub, api, published):
     assert api.repo_info(REPO, revision="v1.0").sha == published
 
 
+def test_someone_creates_the_repository_meanwhile_for_everyone_to_read(go, hub, api):
+    def intercept(request):
+        if "/repos/create" in request.path:
+            hub.intercept = None
+            api.create_repo(REPO, private=False)
+
+    hub.intercept = intercept
+    with pytest.raises(PublishError, match="is public"):
+        go(create=True, private=True)
+    assert [path for _, path in hub.requests if "/preupload/" in path or "/commit/" in path] == []
+
+
 def test_someone_creates_the_repository_meanwhile_and_puts_files_there(go, hub, api):
     def intercept(request):
         if "/repos/create" in request.path:
@@ -502,10 +514,23 @@ def test_xet_storage_that_stays_broken_is_an_error_with_a_way_out(changed, hub, 
 
 
 @by_xet
+@pytest.mark.parametrize("answer", [b"<html>", b"{}", b"[]", b'{"accessToken": "x", "exp": "soon", "casUrl": 1}'])
+def test_what_is_no_token_for_xet_storage_is_not_left_to_hf_xet(changed, hub, waits, answer):
+    """It would ask for four minutes."""
+    hub.intercept = Faults("/xet-write-token/", *[Answer(200, answer)] * 100)
+    hub.requests.clear()
+    with pytest.raises(HubUnreachable, match="not the Hub's"):
+        changed()
+    hub.intercept = None
+    asked = [path for _, path in hub.requests if "/xet-write-token/" in path]
+    assert (waits, len(asked)) == (list(WAITS), len(WAITS) + 1)
+
+
+@by_xet
 @pytest.mark.parametrize("place", ["/dev/null/none", "/proc/none"])
 def test_xet_storage_that_cannot_be_written(changed, hub, place):
     body = {"accessToken": "x", "exp": 4_000_000_000, "casUrl": f"local://{place}"}
-    hub.intercept = Faults("/xet-write-token/", _json(body))
+    hub.intercept = Faults("/xet-write-token/", *[_json(body)] * 2)  # for the check, and for hf_xet
     with pytest.raises(PublishError, match="could not upload the files") as failed:
         changed()
     hub.intercept = None

@@ -23,7 +23,7 @@ from repokit.errors import (
 )
 from repokit.formats.safetensors import FIRST_READ, MAX_HEADER, header_bytes, in_file_order
 from repokit.formats.tensors import TensorInfo
-from repokit.hub import revision_reader
+from repokit.hub import revision_reader, transport
 from repokit.hub.address import Address
 from repokit.hub.revision_reader import WAITS, RevisionReader
 from repokit.linter import engine
@@ -32,52 +32,12 @@ from repokit.linter.examples_torch import torch_file
 from repokit.rehearsal import Answer, Drop
 from repokit.rehearsal.commits import Add, Message, large_file
 from repokit.rehearsal.storage import BRANCHES, TAGS, Key
-from repokit.repo.hub import HubRevision
-from repokit.repo.hub_cache import Cache
 from repokit.repo.memory import Memory
 from repokit.repo.repository import Repository
 
 REPO = "rehearsal/model"
 KEY = Key("models", "rehearsal", "model")
 ATTRIBUTES = 1  # the Hub's own .gitattributes
-
-
-@pytest.fixture
-def waits():
-    return []
-
-
-@pytest.fixture
-def reader(hub, waits):
-    """A reader of its own for every call."""
-
-    def make(target=f"{REPO}@main", token=hub.token):
-        return RevisionReader(target, endpoint=hub.endpoint, token=token, sleep=waits.append)
-
-    return make
-
-
-@pytest.fixture
-def open_revision(reader, tmp_path):
-    """Opens a revision, with a cache that the test keeps."""
-
-    def open_(revision="main", repo_id=REPO, **options):
-        address = Address(repo_id, revision)
-        return HubRevision.open(address, reader(str(address), **options), Cache(tmp_path / "cache"))
-
-    return open_
-
-
-@pytest.fixture
-def asked(hub):
-    """The addresses that were asked for since the last call, of the Hub itself and not of its storage."""
-
-    def take():
-        paths = [path for _, path in hub.requests if not path.startswith("/objects/")]
-        hub.requests.clear()
-        return paths
-
-    return take
 
 
 def report_of(source):
@@ -490,7 +450,7 @@ def test_an_address_where_nobody_is_is_not_waited_for(waits, real_client):
 def test_an_answer_that_never_comes_is_given_up(publish, hub, waits, monkeypatch, open_revision):
     publish(REPO, single())
     over = threading.Event()
-    monkeypatch.setattr(revision_reader, "TIMEOUT", 0.05)
+    monkeypatch.setattr(transport, "TIMEOUT", 0.05)
     monkeypatch.setattr(revision_reader, "_PATIENCE", 0.0)
     hub.intercept = lambda request: over.wait(20) and None if TREE in request.path else None
     try:

@@ -53,6 +53,18 @@ def test_a_place_that_is_no_folder_keeps_nothing(tmp_path):
     assert cache.get("a") is None
 
 
+def test_a_cache_that_may_only_be_read_is_read(tmp_path, monkeypatch):
+    def refused(*_):
+        raise OSError(30, "Read-only file system")
+
+    Cache(tmp_path).put("a", content=b"content")
+    monkeypatch.setattr(os, "utime", refused)
+    monkeypatch.setattr(os, "open", refused)
+    cache = Cache(tmp_path)
+    cache.put("b", content=b"more")
+    assert (cache.get("a"), cache.get("b")) == (b"content", None)
+
+
 def test_a_disk_that_is_full_leaves_nothing_behind(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

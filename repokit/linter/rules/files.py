@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from repokit import errors
-from repokit.errors import InputError
+from repokit.errors import InputError, MissingInput
 from repokit.formats.signature import LFS_POINTER, identify, is_pickle
 from repokit.formats.strict_json import loads
 from repokit.linter.examples import Example
@@ -51,15 +51,20 @@ class MalformedFile(Rule):
     good = (Example("every file parses"),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
+        unread: MissingInput | None = None
         for path, entry in repository.files.items():
             try:
                 if entry.kind is not Kind.FILE or is_pointer(repository, path):
                     continue  # other rules speak of these
                 parse(repository, path)
+            except MissingInput as error:  # a disk or a network that does not give it: no fault of the file
+                unread = unread or error
             except InputError as error:
                 yield self.finding(
                     error.path or path, error.what, place=error.place, why=error.why or self.why, hint=error.hint
                 )
+        if unread is not None:
+            raise unread
 
 
 class LfsPointer(Rule):
