@@ -116,9 +116,17 @@ class NoSpace(BuildError):
 
 
 class Stopped(RepokitError):
-    """Findings at or above --fail-on, or a missing license, stopped the work."""
+    """Findings at or above --fail-on, or a missing license, stopped the work.
+
+    Attributes:
+        findings: Of repokit.linter.finding.Finding; () where none stopped it.
+    """
 
     exit_code = 1
+
+    def __init__(self, what: str, *, findings: tuple[object, ...] = (), **places: str | None) -> None:
+        super().__init__(what, **places)
+        self.findings = findings
 
 
 class PublishError(RepokitError):

@@ -188,7 +188,7 @@ def test_an_error_says_what_to_do_next(arguments: list[str], run: Run) -> None:
 
 
 def test_an_error_leaves_stdout_empty(run: Run) -> None:
-    assert run("lint", "not-here", "--json").out == ""
+    assert run("lint", "not-here").out == ""
 
 
 def test_a_mistyped_key_gets_a_suggestion(recipe: Path, run: Run) -> None:
@@ -509,3 +509,13 @@ def test_a_pyproject_of_another_tool_says_nothing(command: Command, checkpoint: 
     done = command("lint", checkpoint)
     assert done.returncode == 1
     assert "settings" not in done.stderr
+
+
+def test_an_error_is_a_document_for_a_program(run: Run) -> None:
+    answer = run("lint", "nowhere", "--json")
+    assert (answer.code, answer.document["error"]["kind"]) == (2, "MissingInput")
+
+
+def test_a_stopped_build_is_a_document_too(recipe: Path, run: Run, checkpoint: Path) -> None:
+    broken(checkpoint)
+    assert run("build", "--format=json").document["error"]["path"].endswith("model.safetensors")

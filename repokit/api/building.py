@@ -18,15 +18,20 @@ if TYPE_CHECKING:
     from repokit.schema.recipe import Recipe
 
 
-def init(checkpoint: str | Path, *, recipe_folder: Path | None = None) -> Draft:
+def init(checkpoint: str | Path, *, recipe_folder: Path | None = None, base: str | Path | None = None) -> Draft:
     """What `repokit init` would write for a checkpoint; nothing is written.
+
+    Args:
+        checkpoint: A directory or a file of weights.
+        recipe_folder: Where the recipe will lie; the current folder by default.
+        base: A local copy of the base model: what the checkpoint lacks is taken from there.
 
     Raises:
         InputError: It is not a checkpoint that this version builds from.
     """
     from repokit.builder.draft import draft
 
-    return draft(Path(checkpoint), recipe_folder=recipe_folder or Path.cwd())
+    return draft(Path(checkpoint), recipe_folder=recipe_folder or Path.cwd(), base=None if base is None else Path(base))
 
 
 def plan(

@@ -12,7 +12,7 @@ from repokit.api.recipes import PYPROJECT, RECIPE, read_recipe, recipe_of
 from repokit.errors import InputError, InternalError, MissingInput, Stopped, UsageError
 from repokit.linter.finding import Finding, Report, Severity
 from repokit.linter.selection import Ignore, Selection
-from repokit.printable import count
+from repokit.printable import count, some
 from repokit.repo.repository import Repository
 
 if TYPE_CHECKING:
@@ -134,9 +134,14 @@ class Gate:
 
     @staticmethod
     def _stopped(findings: Collection[Finding], stage: str) -> Stopped:
-        errors = count(len(findings), "error")
+        codes = some(sorted({finding.code for finding in findings}), 5)
+        errors = f"{count(len(findings), 'error')} ({codes})"
         what = {
             "plan": f"the repository would have {errors}; nothing was written",
             "output": f"the written repository has {errors}; nothing was published",
         }.get(stage, f"the repository has {errors}; nothing was pushed")
-        return Stopped(what, hint="fix the source or the recipe; lint.ignore waives a rule, with a reason")
+        return Stopped(
+            what,
+            hint="fix the source or the recipe; lint.ignore waives a rule, with a reason",
+            findings=tuple(findings),
+        )

@@ -45,12 +45,13 @@ class Draft:
     missing: tuple[str, ...]
 
 
-def draft(path: Path, *, recipe_folder: Path) -> Draft:
+def draft(path: Path, *, recipe_folder: Path, base: Path | None = None) -> Draft:
     """Reads headers and documents of a checkpoint and writes nothing.
 
     Args:
         path: A checkpoint, or the output directory of a run.
         recipe_folder: Where the recipe will lie; its paths are relative to it.
+        base: A local copy of the base model: what the checkpoint lacks is taken from there.
 
     Raises:
         InputError: It is not a checkpoint, or one that this version does not build from.
@@ -60,12 +61,34 @@ def draft(path: Path, *, recipe_folder: Path) -> Draft:
     if not asked.weights.files and asked.nested:
         best = next((nested for nested in asked.nested if nested.best), asked.nested[-1])
         checkpoint = open_checkpoint(path / best.path)
+    borrowed = () if base is None else _borrowed(checkpoint, open_checkpoint(base))
     check_supported(checkpoint)
     facts = _Facts(checkpoint)
     source = _relative(checkpoint.root / (checkpoint.file or ""), recipe_folder)
-    text = _rendered(facts, source=source, output=_output(facts, recipe_folder), nested=asked.nested)
+    text = _rendered(
+        facts,
+        source=source,
+        output=_output(facts, recipe_folder),
+        nested=asked.nested,
+        base_path=None if base is None else _relative(base, recipe_folder),
+        borrowed=borrowed,
+    )
     missing = ("repo",) if facts.license else ("repo", "license.id")
     return Draft(text, checkpoint.root / (checkpoint.file or ""), tuple(facts.found()), asked.nested, missing)
+
+
+def _borrowed(checkpoint: Checkpoint, base: Checkpoint) -> tuple[str, ...]:
+    """Keys of the recipe for what the base has and the checkpoint has not: a Lightning checkpoint is weights alone."""
+    keys = {
+        Role.CONFIG: "config",
+        Role.TOKENIZER: "tokenizer",
+        Role.PROCESSOR: "processor",
+        Role.CHAT_TEMPLATE: "chat_template",
+    }
+    found = tuple(key for role, key in keys.items() if base.files(role) and not checkpoint.files(role))
+    if "config" in found:
+        checkpoint.described_by = base.repository
+    return found
 
 
 def _relative(path: Path, folder: Path) -> str:
@@ -89,7 +112,15 @@ def _output(facts: _Facts, recipe_folder: Path) -> str:
     return _relative(root.parent / "dist" / facts.name, recipe_folder) if inside else f"./dist/{facts.name}"
 
 
-def _rendered(facts: _Facts, *, source: str, output: str, nested: tuple[Nested, ...]) -> str:
+def _rendered(
+    facts: _Facts,
+    *,
+    source: str,
+    output: str,
+    nested: tuple[Nested, ...],
+    base_path: str | None,
+    borrowed: tuple[str, ...],
+) -> str:
     import jinja2
 
     environment = jinja2.Environment(  # noqa: S701 - YAML, from our own template; values go through `yaml`
@@ -109,6 +140,8 @@ def _rendered(facts: _Facts, *, source: str, output: str, nested: tuple[Nested, 
         name=facts.name,
         found=list(facts.found()),
         nested=nested,
+        base_path=base_path,
+        borrowed=borrowed,
         base=facts.base,
         license=facts.license,
         license_file=facts.license_file,
@@ -153,7 +186,7 @@ class _Facts:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
         repository = checkpoint.repository
-        self.config = repository.config
+        self.config = checkpoint.config
         self._card: dict[str, Any] = {}
         try:
             if repository.card is not None:

@@ -100,7 +100,7 @@ def check_supported(checkpoint: Checkpoint) -> None:
     _check_holds_tensors(checkpoint)
     config = checkpoint.config
     if config is None:
-        hint = "copy config.json from the base model into it, or take it from there: config: {from: DIR}"
+        hint = "copy it from the base model, or take it from there: repokit init CHECKPOINT --base DIR"
         why = "nothing says what to build"
         raise MissingInput("has weights and no config.json", why=why, path=str(checkpoint.root), hint=hint)
     _check_config(config, checkpoint)

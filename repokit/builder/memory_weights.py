@@ -35,6 +35,11 @@ class MemoryWeights:
         Raises:
             UsageError: A name is no string.
         """
+        if not hasattr(arrays, "keys"):
+            what = f"tensors: a {printable(type(arrays).__name__)} is no mapping of names to arrays"
+            raise UsageError(what, hint="give model.state_dict()")
+        if not arrays:
+            raise UsageError("tensors: there are none", hint="give model.state_dict()")
         for name in arrays:
             if not isinstance(name, str):
                 raise UsageError(f"tensors: {printable(name)} is no name", hint="give model.state_dict()")

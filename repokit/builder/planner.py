@@ -162,6 +162,10 @@ class _Planner:
     def _documents(self, planned: PlannedWeights, carried: dict[str, tuple[Path, str]]) -> Iterator[WriteText]:
         """config.json and generation_config.json: written where something changes in them, else carried over."""
         repository, config = self.checkpoint.repository, self.checkpoint.config
+        if not repository.has(GENERATION_CONFIG) and self.checkpoint.described_by.has(GENERATION_CONFIG):
+            repository = self.checkpoint.described_by
+            checkpoint, name = self._origin(self.recipe.config, Role.CONFIG)
+            carried[GENERATION_CONFIG] = (checkpoint.place(GENERATION_CONFIG), name)
         assert config is not None  # noqa: S101 - check_supported refuses a checkpoint without one
         edited = documents.edited_config(config, dtype=planned.wanted_dtype, compat=self.recipe.compat)
         carried |= {} if edited else self._config_file()

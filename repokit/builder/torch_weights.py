@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 BIN: Final = "pytorch_model.bin"
 BIN_INDEX: Final = "pytorch_model.bin.index.json"
+_SHARD: Final = re.compile(r"([^/]+)-(\d+)-of-(\d+)\.(?:bin|pt|pth)")
 _NAMED: Final = re.compile(r"[^/]+\.(?:bin|pt|pth|ckpt)")
 
 
@@ -55,7 +56,7 @@ class TorchWeights(InFiles):
 
     @property
     def sharded(self) -> bool:
-        return self._weight_map is not None
+        return self._weight_map is not None or len(self.files) > 1
 
     @property
     def container(self) -> str:
@@ -70,10 +71,31 @@ class TorchWeights(InFiles):
         found = model_files(self._repository)
         if BIN in found:
             return (BIN,)
+        shards = [path for path in found if _SHARD.fullmatch(path)]
+        if shards:
+            self._check_complete(shards)
+            return tuple(shards)
         if len(found) > 1:
             what = f"has {count(len(found), 'pickle')} that may hold the model: {some(found)}"
-            raise InputError(what, path=str(self._root), hint=f"name the one: source: {self._root / found[-1]}")
+            raise InputError(what, path=str(self._root), hint=f"name the file itself: {self._root / found[-1]}")
         return tuple(found)
+
+    def _check_complete(self, shards: list[str]) -> None:
+        """Shards say themselves how many they are; without an index that is all there is to go by.
+
+        Raises:
+            MissingInput: One is not there.
+            InputError: They are of several sets.
+        """
+        numbers = {(match[1], int(match[2]), int(match[3])) for match in map(_SHARD.fullmatch, shards) if match}
+        (stem, total), *others = {(stem, total) for stem, _, total in numbers}
+        if others:
+            what = f"has shards of {count(len(others) + 1, 'set')} and no {BIN_INDEX}: {some(shards)}"
+            raise InputError(what, path=str(self._root), hint="move those that are old out of the directory")
+        if absent := sorted(set(range(1, total + 1)) - {number for _, number, _ in numbers}):
+            names = [f"{stem}-{number:05d}-of-{total:05d}" for number in absent]
+            what = f"lacks {count(len(names), 'shard')} of {total}: {some(names)}"
+            raise MissingInput(what, path=str(self._root), hint="copy the checkpoint again")
 
     @cached_property
     def tensors(self) -> Mapping[str, TensorAt]:
@@ -83,6 +105,9 @@ class TorchWeights(InFiles):
             names = self._opened[path].tensors
             held[path] = frozenset(names)
             for name, tensor in names.items():
+                if name in found and self._weight_map is None:
+                    what = f"holds {printable(name)}, which {printable(found[name].file)} holds too"
+                    raise MalformedFile(what, why="without an index nothing says which one counts", path=path)
                 if self._weight_map is None or self._weight_map.get(name) == path:
                     strides = None if tensor.contiguous else tensor.strides
                     found[name] = TensorAt(
@@ -102,7 +127,7 @@ class TorchWeights(InFiles):
 
     @property
     def index_path(self) -> str | None:
-        return BIN_INDEX if self.sharded else None
+        return BIN_INDEX if self._weight_map is not None else None
 
     # ---------------------------------------------------------------- files
 

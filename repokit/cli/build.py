@@ -102,12 +102,13 @@ def _show(plan: Plan, console: Console) -> None:
     if summary.renamed:
         console.stage("rename", f"{count(summary.renamed, 'tensor')}: another name than in the source, one to one")
     if summary.tied:
-        console.stage("tie", f"{some(summary.tied)} equals the embedding byte for byte and is stored once")
+        console.stage("tie", f"{some(summary.tied)}: the embedding byte for byte, which is stored once")
     if summary.dropped:
         console.stage("drop", some(summary.dropped))
     if plan.left_out:
         left = [file.path for file in plan.left_out]
-        console.stage("left out", f"{some(left)} ({size(sum(file.size for file in plan.left_out))})")
+        total = sum(file.size for file in plan.left_out)
+        console.stage("left out", f"{some(left)} ({size(total)})" if total else some(left))
     for warning in plan.warnings:
         console.warn(warning)
 

@@ -14,8 +14,13 @@ from repokit.printable import printable
 
 
 def init(
-    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint, or the output directory of a run.")],
+    checkpoint: Annotated[
+        Path, typer.Argument(help="A checkpoint: a directory or a file of weights; or the output directory of a run.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The recipe to write.")] = Path("repokit.yaml"),
+    base: Annotated[
+        Path | None, typer.Option("--base", help="A local copy of the base model, for what the checkpoint lacks.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing recipe.")] = False,
     format_: FormatOption = Format.AUTO,
     json_: JsonOption = False,
@@ -28,16 +33,17 @@ def init(
     console = Console(chosen(format_, json_=json_, quiet=quiet))
     if output.exists() and not force:
         raise UsageError(f"{output} exists", why="what you wrote in it would be lost", hint="pass --force, or -o OTHER")
-    draft = api.init(checkpoint, recipe_folder=output.parent)
+    draft = api.init(checkpoint, recipe_folder=output.parent, base=base)
     for line in draft.found:
         console.say(f"  {line}")
     for nested in draft.nested:
         metric = f"  {printable(nested.metric)}" if nested.metric else ""
-        console.say(f"  {nested.path}{metric}{'  (best)' if nested.best else ''}")
+        console.say(f"  also there    {nested.path}{metric}{'  (best)' if nested.best else ''}")
     write(output, draft.text)
     todo = " and ".join(draft.missing)
+    build = "repokit build" if str(output) == "repokit.yaml" else f"repokit build {printable(output)}"
     console.result(
-        f"wrote {output}: it needs {todo} from you; then repokit build",
+        f"wrote {output}: it needs {todo} from you; then {build}",
         {"recipe": str(output), "source": str(draft.source), "needs": list(draft.missing), "found": list(draft.found)},
         quiet=str(output),
     )

@@ -72,7 +72,23 @@ def lint(
 
 
 def unknown_values(repository: Repository) -> tuple[str, ...]:
-    """What a repository says that this version has not heard of. Never an error: it may be newer than we are."""
+    """What a repository has that this version does not judge. Never an error: it may be newer than we are."""
+    return (*_unknown_type(repository), *_unread_weights(repository))
+
+
+def _unread_weights(repository: Repository) -> tuple[str, ...]:
+    """Pickled weights: what they name is looked at, their tensors are not held against anything."""
+    pickled = repository.pickles.weights
+    try:
+        if not pickled or repository.weights.files or repository.gguf.paths:
+            return ()
+    except InputError:
+        return ()
+    shown = printable(pickled[0], 60)
+    return (f"the tensors in {shown}: pickled weights are not held against config.json and the tokenizer",)
+
+
+def _unknown_type(repository: Repository) -> tuple[str, ...]:
     from repokit.resources import data
 
     try:

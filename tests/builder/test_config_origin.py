@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from repokit import api
 from repokit.errors import MissingInput, RecipeError
 from repokit.linter.examples_torch import torch_file
+from repokit.schema.recipe import load_recipe
 
 TENSORS = {"model.embed_tokens.weight": ("F32", (16, 8)), "lm_head.weight": ("F32", (16, 8))}
 
@@ -46,9 +48,31 @@ def test_its_code_comes_from_the_same_place(lightning, workshop):
 def test_without_it_the_build_says_where_to_take_it_from(lightning, workshop):
     with pytest.raises(MissingInput, match=r"has weights and no config\.json") as error:
         workshop.plan(source="./run/last.ckpt")
-    assert "config: {from: DIR}" in error.value.hint
+    assert "--base DIR" in error.value.hint
 
 
 def test_a_base_that_is_not_at_hand_is_asked_for(lightning, workshop):
     with pytest.raises(RecipeError, match="config: from base needs a local copy of the base"):
         workshop.plan(source="./run/last.ckpt", config={"from": "base"})
+
+
+def test_init_takes_from_a_base_what_the_checkpoint_lacks(lightning, workshop):
+    (lightning / "tokenizer.json").write_text("{}")
+    text = api.init(
+        workshop.folder / "run" / "last.ckpt", recipe_folder=workshop.folder, base=workshop.folder / "base"
+    ).text
+    recipe = workshop.folder / "repokit.yaml"
+    recipe.write_text(text.replace("  id: null   ", "  id: mit   "))
+    found = load_recipe(recipe)
+    assert (found.base.path, found.config.from_, found.tokenizer.from_, found.processor.from_) == (
+        "./base",
+        "base",
+        "base",
+        "source",
+    )
+
+
+def test_the_generation_config_comes_with_the_config(lightning, workshop):
+    (lightning / "generation_config.json").write_text('{"eos_token_id": 2}')
+    workshop.build(source="./run/last.ckpt", config={"from": "./base"})
+    assert json.loads(workshop.read("generation_config.json")) == {"eos_token_id": 2}

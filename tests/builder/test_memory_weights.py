@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import repokit
-from repokit.errors import PlanError
+from repokit.errors import PlanError, Stopped, UsageError
 
 RECIPE = {"version": 1, "repo": "me/model", "output": "./out", "license": {"id": "mit", "file": None}}
 
@@ -74,3 +74,16 @@ def test_a_plan_of_memory_cannot_be_carried_out_without_it(recipe, arrays, tmp_p
 def test_torch_is_not_imported(recipe, arrays, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     assert repokit.build(recipe, tensors=arrays).files
+
+
+@pytest.mark.parametrize(("given", "what"), [(object(), "is no mapping"), ({}, "there are none")])
+def test_what_is_no_mapping_of_arrays_is_refused(recipe, given, what):
+    with pytest.raises(UsageError, match=what):
+        repokit.build(recipe, tensors=given)
+
+
+def test_a_stopped_build_says_what_was_found(recipe, arrays):
+    del arrays["lm_head.weight"]
+    with pytest.raises(Stopped, match="WGT107") as stopped:
+        repokit.build(recipe, tensors=arrays)
+    assert [finding.code for finding in stopped.value.findings] == ["WGT107"]

@@ -185,3 +185,33 @@ def test_a_draft_names_the_file_that_was_asked_for(pickled, workshop):
     pickled({"a.ckpt": torch_file(TENSORS), "b.ckpt": torch_file(TENSORS)})
     draft = api.init(workshop.folder / "checkpoint" / "b.ckpt", recipe_folder=workshop.folder)
     assert "source: ./checkpoint/b.ckpt" in draft.text
+
+
+def test_shards_without_an_index_are_read_together(pickled, workshop):
+    files = sharded()
+    del files[INDEX]
+    pickled(files)
+    workshop.build()
+    assert set(workshop.tensors()) == set(TENSORS)
+
+
+def test_a_shard_that_is_missing_without_an_index_is_named(pickled, workshop):
+    files = sharded()
+    del files[INDEX], files["pytorch_model-00001-of-00002.bin"]
+    pickled(files)
+    with pytest.raises(MissingInput, match="lacks 1 shard of 2: pytorch_model-00001-of-00002"):
+        workshop.plan()
+
+
+def test_shards_of_two_sets_are_refused(pickled, workshop):
+    files = sharded()
+    del files[INDEX]
+    pickled({**files, "pytorch_model-00001-of-00001.bin": torch_file(TENSORS)})
+    with pytest.raises(InputError, match="has shards of 2 sets"):
+        workshop.plan()
+
+
+def test_a_tensor_in_two_shards_without_an_index_is_refused(pickled, workshop):
+    pickled({f"pytorch_model-0000{number}-of-00002.bin": torch_file(TENSORS) for number in (1, 2)})
+    with pytest.raises(MalformedFile, match="holds too"):
+        workshop.plan()
