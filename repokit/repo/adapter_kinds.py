@@ -7,6 +7,7 @@ whose shapes follow from numbers in the config are here; of the others nothing i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import isqrt
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -60,8 +61,9 @@ def wrong_shapes(adapter: Adapter, kind: Kind) -> Iterator[tuple[TensorInfo, tup
         if parts.keys() & _TUCKER:
             continue
         wanted = kind.shapes(adapter.config, adapter.rank_of(module) or None)  # 0 is a finding of its own
-        for part, tensor in parts.items():
-            if part in wanted and not fits(tensor.shape, wanted[part]):
+        judged = {part: tensor for part, tensor in parts.items() if part in wanted}
+        for part, tensor in judged.items():
+            if not fits(tensor.shape, wanted[part]) and not _is_adjusted(adapter.config, part, tensor):
                 yield tensor, wanted[part]
 
 
@@ -105,9 +107,20 @@ def _oft(config: Document, _: Size) -> Shapes:
     return {"oft_R.weight": (blocks, None if size is None else size * (size - 1) // 2)}
 
 
+def _is_adjusted(config: Document, part: str, tensor: TensorInfo) -> bool:
+    """Whether OFT took other blocks than were asked for, as it does where those do not divide a module's inputs."""
+    if part != "oft_R.weight" or len(tensor.shape) != 2:
+        return False
+    blocks, numbers = tensor.shape
+    inputs = blocks * (1 + isqrt(1 + 8 * numbers)) // 2
+    asked = _positive(config, "oft_block_size") or _positive(config, "r") or 1
+    return config.flag("block_share") is True or inputs % asked != 0
+
+
 def _boft(config: Document, _: Size) -> Shapes:
+    """Scales are a column in a linear module and a row in a convolution."""
     size, blocks = _positive(config, "boft_block_size"), _positive(config, "boft_block_num")
-    return {"boft_R": (None, blocks, size, size), "boft_s": (None, 1)}
+    return {"boft_R": (None, blocks, size, size), "boft_s": (None, None)}
 
 
 def _hira(_: Document, rank: Size) -> Shapes:

@@ -29,6 +29,9 @@ PROCESSOR: Final = "processor_config.json"
 TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 DEFAULT: Final = "default"
 
+# What a caller has to pass beside the messages, as Firefunction's card and llama.cpp do.
+PASSED: Final = ("'functions' is undefined", "'datetime' is undefined")
+
 Conversation = tuple[Mapping[str, Any], ...]
 
 # What the assistant says in the probes: a word that no template has, so that what follows it is found again.

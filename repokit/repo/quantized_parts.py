@@ -59,6 +59,8 @@ def float8_parts(module: Module, declared: Declared) -> Iterator[str]:
 
 def compressed_parts(module: Module, declared: Declared) -> Iterator[str]:
     """compressed-tensors: by format, where every group has the same."""
+    if "scale_packed" in module.parts:
+        return  # marlin-24 of older versions (0.17 and before): `scale_packed` and `meta`
     if "weight_packed" in module.parts or module.parts.keys() & {"weight_shape", "weight_global_scale"}:
         forms = {scheme.form for scheme in schemes(declared.config)}
         yield from ("weight_packed", "weight_scale")

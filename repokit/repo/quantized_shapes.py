@@ -131,8 +131,8 @@ def _numbers(config: Document, bits: tuple[int, ...]) -> tuple[int, int] | None:
 def _wrong_gptq(module: Module, config: Document) -> str | None:
     """Packed along the inputs: qweight [inputs x bits / 32, outputs], scales [groups, outputs]."""
     numbers, packed, scales = _numbers(config, (2, 3, 4, 8)), module.shape("qweight"), module.shape("scales")
-    if numbers is None or len(packed) != 2 or len(scales) != 2:
-        return None
+    if numbers is None or len(packed) != 2 or len(scales) != 2 or module.dtype("qweight") != "I32":
+        return None  # GPTQModel's `pack_dtype` may be another
     bits, group = numbers
     inputs = module.shape("g_idx")[0] if len(module.shape("g_idx")) == 1 else packed[0] * WORD // bits
     if packed[0] != -(-inputs * bits // WORD):
@@ -140,6 +140,8 @@ def _wrong_gptq(module: Module, config: Document) -> str | None:
     zeros = module.shape("qzeros")
     if len(zeros) == 2 and zeros[1] != -(-scales[1] * bits // WORD):
         return f"has {zeros[1]:,} columns of packed zero points for {scales[1]:,} outputs, and bits is {bits}"
+    if group < inputs and scales[0] == -(-inputs // group):
+        return None  # the last group may be smaller than the others
     return _wrong_number(scales[0], inputs, group)
 
 

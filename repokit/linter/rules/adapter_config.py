@@ -44,6 +44,11 @@ class AdapterBesideModel(Rule):
             "an adapter in a folder of its own",
             {"adapter/adapter_config.json": '{"peft_type": "LORA", "base_model_name_or_path": "example/base"}'},
         ),
+        Example(
+            "a class that loads both, as Granite Speech does",
+            {path: content for path, content in lora().items() if path.startswith("adapter_")}
+            | {"config.json": {"model_type": "granite_speech", "has_lora_adapter": True}},
+        ),
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
@@ -52,7 +57,8 @@ class AdapterBesideModel(Rule):
             beside = [
                 path for path in repository.files if path.startswith(folder) and FULL.fullmatch(path[len(folder) :])
             ]
-            if beside and repository.has(f"{folder}config.json"):
+            model = repository.document(f"{folder}config.json")
+            if beside and model is not None and model.flag("has_lora_adapter") is not True:
                 message = f"lies beside the weights of a full model: {some(beside, 1)}"
                 hint = "publish the adapter in a repository or folder of its own, or merge it"
                 yield self.finding(adapter.config.path, message, names=beside, hint=hint)
@@ -261,14 +267,18 @@ class MisspelledAdapterKey(Rule):
     since = "0.2"
     reads = Reads.TEXT
     bad = (Example("a letter too few", {ADAPTER_CONFIG: {"lora_alpa": 16, "lora_alpha": DELETE}}, "lora"),)
-    good = (Example("a key of someone's own", {ADAPTER_CONFIG: {"trained_by": "me"}}, "lora"),)
+    good = (
+        Example("a key of someone's own", {ADAPTER_CONFIG: {"trained_by": "me"}}, "lora"),
+        Example("one that says nothing, of ms-swift", {ADAPTER_CONFIG: {"use_qa_lora": False}}, "lora"),
+    )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         from repokit.schema.adapter_types import unknown_keys
 
         for adapter in adapters(repository):
             for unknown in unknown_keys(adapter.config.raw):
-                if unknown.meant is not None and not unknown.types and unknown.key not in LEGACY:
+                says = adapter.config.raw[unknown.key] not in (None, False)
+                if says and unknown.meant is not None and not unknown.types and unknown.key not in LEGACY:
                     message = f"has the key {printable(unknown.key, 60)!r}, which is no field of its method"
                     place, hint = adapter.config.at(unknown.key), f"did you mean {unknown.meant}?"
                     yield self.finding(adapter.config.path, message, place=place, hint=hint)

@@ -122,7 +122,7 @@ class WrongModuleLevel(Rule):
             if twice := [name for name in adapter.names if name.startswith(PREFIX * 2)]:
                 message = f"has {PREFIX} twice in {count(len(twice), 'name')}"
                 yield self.finding(path, message, names=twice, place=twice[0], hint="take one of the two out")
-            if adapter.config.string("task_type") not in WITH_HEAD or repository.config is not None:
+            if adapter.config.string("task_type") not in WITH_HEAD or has_no_head(repository):
                 continue
             if short := [name for name in adapter.names if HEADLESS.match(name)]:
                 message = f"has {count(len(short), 'name')} of a model without a head; task_type says that it has one"
@@ -206,6 +206,13 @@ def of_peft(repository: Repository) -> Iterator[tuple[str, Adapter]]:
         kind = adapter.config.string("peft_type")
         if adapter.weights is not None and kind is not None and kind not in PROMPTS:
             yield adapter.weights, adapter
+
+
+def has_no_head(repository: Repository) -> bool:
+    """Whether the model that is adapted may be one without a head, whatever task_type says."""
+    card = repository.card
+    embeds = card is not None and card.library_name == "sentence-transformers"
+    return repository.config is not None or repository.has("modules.json") or embeds
 
 
 def is_shared(name: str) -> bool:

@@ -320,9 +320,18 @@ class MissingLibrary(Rule):
     def check(self, repository: Repository) -> Iterator[Finding]:
         card = repository.card
         if card is not None and card.has_metadata and "library_name" not in card and not repository.gguf.is_all:
-            library = "peft" if repository.adapter_config is not None else "transformers"
-            yield self.finding(README, "has no library_name", hint=f"library_name: {library}")
+            library = next((name for path, name in LIBRARIES.items() if repository.has(path)), None)
+            hint = None if library is None else f"library_name: {library}"
+            yield self.finding(README, "has no library_name", hint=hint)
 
+
+# Which library a file is of, the most telling first.
+LIBRARIES: Final = {
+    "model_index.json": "diffusers",
+    "modules.json": "sentence-transformers",
+    "adapter_config.json": "peft",
+    "config.json": "transformers",
+}
 
 # hub-docs modelcard.md and docs/hub/model-cards.md; those of datasets and Spaces that stand beside them are fine.
 KEYS: Final = (

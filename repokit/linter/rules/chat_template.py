@@ -10,7 +10,7 @@ from repokit.linter.examples import CHATML, Example
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable
-from repokit.repo.chat_template import JINJA
+from repokit.repo.chat_template import JINJA, PASSED
 from repokit.repo.stopping import EOS, Stopping
 from repokit.repo.token_ids import TOKENIZER_JSON
 from repokit.repo.tokenizer import TOKENIZER_CONFIG
@@ -102,6 +102,7 @@ class UnrenderableTemplate(Rule):
     )
     good = (
         Example("no system role, said so", {JINJA: ALTERNATION}),
+        Example("functions that the caller passes, as for Firefunction", {JINJA: "{{ functions + 'x' }}" + CHATML}),
         Example(
             "contents that are lists", {JINJA: CHATML.replace("message['content']", "message['content'][0]['text']")}
         ),
@@ -112,7 +113,8 @@ class UnrenderableTemplate(Rule):
         for template in _compiled(repository):
             problems = [probe.rendered.error for probe in templates.probes(template)]
             stopped = next((problem for problem in problems if problem and problem.kind in {"limit", "crash"}), None)
-            if problem := stopped or (problems[0] if all(problems) else None):
+            problem = stopped or (problems[0] if all(problems) else None)
+            if problem is not None and problem.message not in PASSED:
                 what = "does not end within limits" if stopped else "renders no ordinary conversation"
                 message = f"{what}: {printable(problem.message)}"
                 yield self.finding(template.path, message, place=template.line(problem.line))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from repokit.linter.examples import DELETE, Example, edited
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
-from repokit.linter.rules.weights_against_config import CLASSES, CLASSIFIER, CLASSIFIES, TWO_LABELS
+from repokit.linter.rules.weights_against_config import CLASSES, CLASSIFIER, CLASSIFIES, TWO_LABELS, classifier
 from repokit.printable import count, printable
 from repokit.repo.config import CONFIG
 from repokit.repo.weights import SINGLE
@@ -71,14 +71,19 @@ class UnnamedLabels(Rule):
             {**CLASSIFIER, CONFIG: {**CLASSES, "id2label": {"0": "LABEL_0", "1": "LABEL_1"}}},
         ),
     )
-    good = (Example("names", {**CLASSIFIER, CONFIG: TWO_LABELS}),)
+    good = (
+        Example("names", {**CLASSIFIER, CONFIG: TWO_LABELS}),
+        Example(
+            "the one label of a reward model, which is a score",
+            {**CLASSIFIER, SINGLE: classifier(1), CONFIG: {**CLASSES, "id2label": {"0": "LABEL_0"}}},
+        ),
+    )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         names = labels(repository)
-        if names is not None and names.raw and all(PLACEHOLDER.fullmatch(str(name)) for name in names.raw.values()):
-            message = (
-                f"has {count(len(names.raw), 'label')} without a name: {printable(next(iter(names.raw.values())))}"
-            )
+        called = [] if names is None else [str(name) for name in names.raw.values()]
+        if names is not None and len(called) > 1 and all(map(PLACEHOLDER.fullmatch, called)):
+            message = f"has {count(len(called), 'label')} without a name: {printable(called[0])}"
             yield self.finding(CONFIG, message, place=names.pointer, hint="write id2label and label2id")
 
 

@@ -154,7 +154,12 @@ class TokenOutOfRange(Rule):
     )
     good = (
         Example("no padding, as LLaMA 1 spelled it", {CONFIG: {"pad_token_id": -1}}),
+        Example("an image, as LLaVA's own code spells it", {CONFIG: {"image_token_index": -200}}),
         Example("no weights: the vocabulary of config.json", {SINGLE: None}),
+        Example(
+            "ids of CLIP, which are the default of SigLIP's class and which it never reads",
+            {CONFIG: {"text_config": {"model_type": "siglip_text_model", "vocab_size": 32, "eos_token_id": 49407}}},
+        ),
         Example(
             "an id of the text model, in a part", {CONFIG: {"talker_config": {"vocab_size": 8, "image_token_id": 31}}}
         ),
@@ -165,7 +170,7 @@ class TokenOutOfRange(Rule):
         for level in () if config is None else config.levels:
             of_text = config is not None and level.pointer in {"", config.text.pointer}
             # Ids in other parts may be of the text model too, or of a codebook that has a row more than they say.
-            rows = repository.weights.token_rows if of_text else None
+            rows = repository.weights.token_rows if of_text and level.string("model_type") not in NEVER_ENDS else None
             for key in TOKEN_ID_KEYS:
                 if wrong := [number for number in level.integers(key) if not is_token(number, key, rows)]:
                     message = f"is {printable(wrong[0])}; " + (
@@ -331,6 +336,9 @@ RULES: Final = (
 # Lists with an entry for each layer (transformers 5.24: the first two are validated, the others are read by index).
 PER_LAYER: Final = ("layer_types", "mlp_layer_types", "indexer_types", "no_rope_layers")
 
+# The ids in their configs are those of CLIP, beyond their own vocabulary; their code has no use for them.
+NEVER_ENDS: Final = frozenset({"siglip_text_model", "siglip2_text_model"})
+
 # transformers 5.24 refuses null for these in every family with rotary positions but two, which have stages instead.
 NEVER_NULL: Final = ("hidden_size", "num_hidden_layers")
 STAGED: Final = frozenset({"blt", "efficientloftr"})
@@ -366,8 +374,12 @@ def is_torch_dtype(name: str) -> bool:
 
 
 def is_token(number: int, key: str, rows: int | None) -> bool:
-    """Whether an id is in the vocabulary, or the -1 by which LLaMA 1 said that there is no padding."""
-    return (rows is None or number < rows) and (number >= 0 or (number == -1 and key == "pad_token_id"))
+    """Whether an id is in the vocabulary, or stands for none.
+
+    LLaMA 1 said -1 for no padding; LLaVA's own code has -200 for an image, which it takes out before the embedding.
+    """
+    none = -1 if key == "pad_token_id" else -200 if key.startswith(("image_", "video_", "audio_")) else 0
+    return (rows is None or number < rows) and (number >= 0 or number == none)
 
 
 def of_transformers(repository: Repository) -> bool:

@@ -88,6 +88,7 @@ class MissingTemplate(Rule):
     )
     good = (
         Example("a base model", {JINJA: None}),
+        Example("a translator into Italian", {JINJA: None, README: with_lines("model_name: opus-mt-en-it\n")}),
         Example("a template", {README: with_lines("tags: [conversational]\n")}),
         Example(
             "code that writes the prompt",
@@ -111,7 +112,8 @@ class MissingTemplate(Rule):
 RULES: Final = (SplitSpecialToken(), MissingTemplate())
 
 TAGS: Final = frozenset({"chat", "conversational", "instruct"})
-NAME: Final = re.compile(r"[-_ ](?:instruct|chat|it)(?:[-_ ]|$)", re.IGNORECASE)
+# `it` is a pronoun, and Italian, as well: only behind a size, as in Gemma's names.
+NAME: Final = re.compile(r"[-_ ](?:instruct|chat|(?<=\d[bm][-_])it)(?:[-_ ]|$)", re.IGNORECASE)
 # DeepSeek-V3.2 comes with a Python file instead, Mistral's models with the tokenizer of mistral-common.
 WRITES_PROMPTS: Final = re.compile(r"(?:encod|chat|prompt|template)\w*\.py$|^tekken\.json$|^tokenizer\.model\.v\d")
 

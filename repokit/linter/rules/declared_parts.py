@@ -57,12 +57,13 @@ class MissingDraftLayer(Rule):
             },
         ),
         Example("none declared", {CONFIG: {"num_nextn_predict_layers": 0}}),
+        Example("MLX, which drops them", {CONFIG: {"num_nextn_predict_layers": 1}}, "mlx"),
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         weights, config = repository.weights, repository.config
-        if config is None or weights.of_adapter or not weights.whole:
-            return
+        if config is None or weights.of_adapter or not weights.whole or "quantization" in config:
+            return  # the last key is of MLX, which has no use for these layers and drops them
         for level in config.levels:
             for key in DRAFTS:
                 number = level.integer(key) or 0
@@ -99,7 +100,8 @@ class MixedExpertLayouts(Rule):
         names = [names[0] for pattern, names in together.items() if pattern.partition("experts.")[0] in alone]
         if names:
             message = "has experts one by one and in one tensor, in the same layers"
-            yield self.finding(weights.main or SINGLE, message, names=names, place=names[0])
+            hint = "save the model again, in one layout"
+            yield self.finding(weights.main or SINGLE, message, names=names, place=names[0], hint=hint)
 
 
 class FusedExperts(Rule):
@@ -119,6 +121,10 @@ class FusedExperts(Rule):
             "a family that publishes them so",
             {CONFIG: {"model_type": "gpt_oss", "num_local_experts": 4}, SINGLE: edited(add=fused(4))},
         ),
+        Example(
+            "Qwen3.5, which is published in both",
+            {CONFIG: {**MOE, "model_type": "qwen3_5_moe_text"}, SINGLE: edited(add=fused(4))},
+        ),
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
@@ -126,7 +132,7 @@ class FusedExperts(Rule):
         if config is None or not (groups := fused_groups(repository)):
             return
         for model_type in dict.fromkeys((config.text.string("model_type"), config.model_type)):
-            if model_type in data("unfused_experts")["ids"]:
+            if model_type in data("unfused_experts")["ids"] and model_type not in IN_BOTH_LAYOUTS:
                 message = f"has experts in one tensor, which {printable(model_type, 40)} publishes one by one"
                 names = [name for names in groups.values() for name in names]
                 yield self.finding(weights.main or SINGLE, message, names=names, place=names[0])
@@ -170,6 +176,9 @@ class DerivedInFloat32(Rule):
             hint = "`repokit build` casts them, if the base is in 16 bits"
             yield self.finding(repository.weights.main or SINGLE, message, hint=hint)
 
+
+# Qwen3.5 and 3.6 are published in one tensor, and quantized one by one; transformers reads both.
+IN_BOTH_LAYOUTS: Final = frozenset({"qwen3_5_moe_text"})
 
 RULES: Final = (MixedExpertLayouts(), MissingDraftLayer(), DerivedInFloat32(), FusedExperts())
 

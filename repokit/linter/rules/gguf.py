@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 SPLIT_AGAIN: Final = "split the whole file again with llama-gguf-split"
 CONVERT_AGAIN: Final = "convert the original model again"
-SET_KEY: Final = "gguf_set_metadata.py of llama.cpp changes it in place"
 MATRIX: Final = gguf_bytes(
     {"general.type": "imatrix", "imatrix.chunk_count": 8}, {"blk.0.attn_q.weight.in_sum2": ((32, 1), 0)}
 )
@@ -57,11 +56,17 @@ class MissingGgufArchitecture(Rule):
     good = (
         Example("later parts have no metadata", in_parts(3), "gguf"),
         Example("an importance matrix", {"imatrix.gguf": MATRIX}, "gguf"),
+        Example(
+            "tensors of stable-diffusion.cpp, which needs no metadata",
+            {MODEL: gguf_bytes({}, {"model.diffusion_model.img_in.weight": ((32, 32), 0)})},
+            "gguf",
+        ),
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         for file in repository.gguf.files:
-            if "general.architecture" not in file and not file.is_later_part and not file.is_matrix:
+            beside = file.is_later_part or file.is_matrix or is_of_another_program(file)
+            if "general.architecture" not in file and not beside:
                 yield self.finding(file.path, "has no general.architecture", hint=CONVERT_AGAIN)
 
 
@@ -88,8 +93,16 @@ class MistypedGgufKey(Rule):
                 entry = file.header.metadata.get(key)
                 kind = None if entry is None else type_of(file, key)
                 if kind is not None and kind not in kinds:
-                    yield self.finding(file.path, f"is {kind}, not {kinds[0]}", place=key, hint=SET_KEY)
+                    yield self.finding(file.path, f"is {kind}, not {kinds[0]}", place=key, hint=CONVERT_AGAIN)
 
+
+def is_of_another_program(file: GgufFile) -> bool:
+    """Whether it has tensors, and none of a name of llama.cpp: those of stable-diffusion.cpp have no metadata."""
+    names = [tensor.name for tensor in file.header.tensors]
+    return bool(names) and not any(OF_LLAMA_CPP.match(name) for name in names) and not file.header.metadata
+
+
+OF_LLAMA_CPP: Final = re.compile(r"(?:(?:enc\.|dec\.)?blk\.\d|token_embd\.|output|v\.|mm\.)")
 
 # llama.cpp src/llama-model-loader.cpp GKV, src/llama-vocab.cpp and tools/gguf-split.
 TYPES: Final = {
@@ -148,7 +161,7 @@ class IncompleteSplit(Rule):
         for there in repository.gguf.splits.values():
             first = there[min(there)]
             if (missing := missing_parts(there)) and (named := part_name(first)):
-                message = f"is one of {named.of:,} parts, of which {len(there):,} are there"
+                message = f"is one of {named.of:,} parts, of which {count(len(missing), 'is', 'are')} missing"
                 hint = f"upload {printable(missing[0])}"
                 yield self.finding(first, message, names=missing, hint=hint)
 
@@ -284,6 +297,11 @@ class UnlistedGgufFile(Rule):
         Example("the name of a split file", {**in_parts(2), README: with_lines(body=f"\n`{MODEL}`\n")}, "gguf"),
         Example("another model", {README: with_lines(body="\n`llama-cli -m other-model-Q8_0.gguf`\n")}, "gguf"),
         Example("a placeholder", {README: with_lines(body="\n`example-<type>.gguf`, `example-*.gguf`\n")}, "gguf"),
+        Example(
+            "how it was made",
+            {README: with_lines(body="\n`llama-quantize example-F16.gguf example-Q8_0.gguf Q8_0`\n")},
+            "gguf",
+        ),
         Example("an adapter and a matrix", {"lora.gguf": ADAPTER, "imatrix.gguf": MATRIX}, "gguf"),
     )
 
@@ -293,15 +311,18 @@ class UnlistedGgufFile(Rule):
             return
         there = {plain_name(path) for path in paths}
         families = {family(name) for name in there} - {None}
-        named = dict.fromkeys(found[0] for found in NAMED.finditer(card.body))
+        lines = (line for line in card.body.splitlines() if not MADE.search(line))
+        named = dict.fromkeys(found[0] for line in lines for found in NAMED.finditer(line))
         lacking = [name for name in named if plain_name(name) not in there and family(plain_name(name)) in families]
         if lacking:
             line = card.body_line + card.body.count("\n", 0, card.body.index(lacking[0]))
             message = f"names {count(len(lacking), 'GGUF file')} that the repository does not have"
-            yield self.finding(README, message, names=lacking, place=f"line {line}")
+            hint = "upload it, or take it out of the card"
+            yield self.finding(README, message, names=lacking, place=f"line {line}", hint=hint)
 
 
 NAMED: Final = re.compile(r"(?<![\w*<>{}$/%-])[\w][\w.+-]*\.gguf\b(?![.\w*])")
+MADE: Final = re.compile(r"quantize|convert|--outfile", re.IGNORECASE)  # files on the way to those that are there
 QUANTISATION: Final = re.compile(r"[-._](?:UD[-._])?(?:I?Q\d\w*|TQ\d\w*|MXFP4\w*|B?F16|F32|FP16|BF16)$", re.IGNORECASE)
 
 

@@ -11,7 +11,7 @@ from repokit.linter.examples_gguf import CHAT, MODEL, TOKENS, gguf_edited, in_pa
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable
-from repokit.repo.chat_template import JINJA
+from repokit.repo.chat_template import JINJA, PASSED
 from repokit.repo.gguf import EOS, TEMPLATE, GgufFile, Templates, vocabulary_of
 from repokit.resources import data
 
@@ -23,7 +23,7 @@ PRE: Final = "tokenizer.ggml.pre"
 MERGES: Final = "tokenizer.ggml.merges"
 LIST: Final = "tokenizer.ggml.tokens"
 CONVERT_AGAIN: Final = "convert the original model again with a current convert_hf_to_gguf.py"
-SET_KEY: Final = "gguf_set_metadata.py of llama.cpp changes it in place"
+NEW: Final = "gguf_new_metadata.py of llama.cpp writes a copy:"
 LLAMA_3: Final = (b"<|begin_of_text|>", b"<|start_header_id|>", b"<|end_header_id|>", b"<|eot_id|>")
 LLAMA_3_TOKENS: Final = [*TOKENS[:-4], *(token.decode() for token in LLAMA_3)]
 
@@ -86,7 +86,7 @@ class MismatchedPreTokenizer(Rule):
             vocabulary = vocabulary_of(repository, file)
             if "smaug" not in named and all(token in vocabulary for token in LLAMA_3):
                 message = f"is {pre}; the vocabulary is Llama 3's, which llama-bpe cuts text for"
-                yield self.finding(file.path, message, place=PRE, hint=SET_KEY)
+                yield self.finding(file.path, message, place=PRE, hint=f"{NEW} --pre-tokenizer llama-bpe")
 
 
 class UnknownPreTokenizer(Rule):
@@ -167,8 +167,9 @@ class TokenIdOutOfVocabulary(Rule):
             for key, number in wrong.items():
                 none = number == 2**32 - 1
                 message = f"is {number}{', which is -1,' if none else ''} and there are {count(len(tokens), 'token')}"
-                hint = "remove the key with gguf_new_metadata.py --remove-metadata" if none else SET_KEY
-                yield self.finding(file.path, message, place=key, hint=hint)
+                hint = f"{NEW} --remove-metadata {key}" if none else "gguf_set_metadata.py sets it in place"
+                why = None if none else "llama.cpp ignores the key and takes a default that belongs to another model."
+                yield self.finding(file.path, message, place=key, hint=hint, why=why)
 
 
 class ShortTokenTable(Rule):
@@ -249,6 +250,7 @@ class UnusableGgufTemplate(Rule):
     good = (
         Example("a comment in it", {MODEL: gguf_edited({TEMPLATE: CHAT + "{# one #}"})}, "gguf"),
         Example("no template", {MODEL: gguf_edited({TEMPLATE: None})}, "gguf"),
+        Example("a variable that llama.cpp passes", {MODEL: gguf_edited({TEMPLATE: "{{ functions + 'x' }}"})}, "gguf"),
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
@@ -258,7 +260,7 @@ class UnusableGgufTemplate(Rule):
                 problems = [probe.rendered.error for probe in templates.probes(template)]
                 stopped = next((one for one in problems if one and one.kind in {"limit", "crash"}), None)
                 problem = stopped or (problems[0] if all(problems) else None)
-            if problem is not None and problem.kind != "forbidden":
+            if problem is not None and problem.kind != "forbidden" and problem.message not in PASSED:
                 message = f"cannot be used: {printable(problem.message)}"
                 yield self.finding(template.path, message, place=template.place, names=paths)
 
@@ -306,7 +308,8 @@ class DifferingGgufTemplate(Rule):
         for template, _, paths in templates_of(repository):
             if own is not None and template.name == own.name and template.source.strip() != own.source.strip():
                 message = f"is another chat template than the one in {own.path}"
-                yield self.finding(template.path, message, place=template.place, names=paths, hint=CONVERT_AGAIN)
+                hint = f"{NEW} --chat-template-file {JINJA}"
+                yield self.finding(template.path, message, place=template.place, names=paths, hint=hint)
 
 
 class UnstoppedTurn(Rule):
@@ -347,7 +350,7 @@ class UnstoppedTurn(Rule):
         for end in turn_ends(repository):
             if not end.is_guessed:
                 message = f"ends a turn with {printable(end.text, 60)!r}, id {end.number}, which ends no generation"
-                hint = f"set tokenizer.ggml.eot_token_id to {end.number}: {SET_KEY}"
+                hint = f"{NEW} --special-token-by-id eot {end.number}"
                 yield self.finding(end.template.path, message, place=TEMPLATE, hint=hint)
 
 
@@ -368,7 +371,7 @@ class GuessedTurnEnd(Rule):
         for end in turn_ends(repository):
             if end.is_guessed:
                 message = f"ends a turn with {printable(end.text, 60)!r}, id {end.number}, which no key declares"
-                hint = f"set tokenizer.ggml.eot_token_id to {end.number}: {SET_KEY}"
+                hint = f"{NEW} --special-token-by-id eot {end.number}"
                 yield self.finding(end.template.path, message, place=TEMPLATE, hint=hint)
 
 

@@ -31,11 +31,14 @@ class UnknownFilter(Rule):
     since = "0.1"
     reads = Reads.TEXT
     bad = (Example("a filter for everything", {ATTRIBUTES: "* filter=unpack\n" + TRACKED}),)
-    good = (Example("Git LFS", {ATTRIBUTES: TRACKED}),)
+    good = (
+        Example("Git LFS", {ATTRIBUTES: TRACKED}),
+        Example("a comment", {ATTRIBUTES: "# *.bin filter=unpack\n" + TRACKED}),
+    )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         for number, line in enumerate(_lines(repository), 1):
-            for found in FILTER.finditer(line):
+            for found in () if line.lstrip().startswith("#") else FILTER.finditer(line):
                 if found[1] != "lfs":
                     message = f"names the filter {printable(found[1], 40)!r}"
                     yield self.finding(ATTRIBUTES, message, place=f"line {number}", hint="delete the line")

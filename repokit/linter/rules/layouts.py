@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +12,7 @@ from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.tokenizer import ENCODER
 from repokit.printable import count, printable
+from repokit.repo.stored_weights import is_leftover
 from repokit.repo.weights import SINGLE
 
 if TYPE_CHECKING:
@@ -94,6 +96,7 @@ class MissingPipelineIndex(Rule):
             },
         ),
         Example("a LoRA", {**DIFFUSERS, "pytorch_lora_weights.safetensors": NETWORK}),
+        Example("weights that are loaded by name", {**DIFFUSERS, "models/ip-adapter_sd15.safetensors": NETWORK}),
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
@@ -107,15 +110,18 @@ SAVE: Final = "pipeline.save_pretrained(DIR) writes it"
 
 
 def is_loaded_by_diffusers(repository: Repository) -> bool:
-    """Whether there is a pipeline, a model of one, or a file for `load_lora_weights` or `from_single_file`."""
-    files = repository.files
+    """Whether there is a pipeline, a model of one, or a file that is loaded by its name.
+
+    `load_lora_weights`, `load_ip_adapter`, `load_textual_inversion` and `from_single_file` take any, in folders too.
+    """
+    files = list(repository.files)
     if PIPELINE in files or "modular_model_index.json" in files:
         return True
+    files = [path for path in files if not is_leftover(path)]
     configs = [path for path in files if path.rpartition("/")[2] in {"config.json", "scheduler_config.json"}]
-    if any("_class_name" in (repository.document(path) or ()) for path in configs if "checkpoint-" not in path):
+    if any("_class_name" in (repository.document(path) or ()) for path in configs):
         return True
-    singles = [path for path in files if path.endswith((".safetensors", ".ckpt", ".gguf")) and "/" not in path]
-    return any("lora" in path.lower() or path.rpartition("/")[2] not in NO_SINGLE for path in singles)
+    return any(path.endswith(SINGLES) and not OF_A_PART.match(path.rpartition("/")[2]) for path in files)
 
 
 class MissingComponent(Rule):
@@ -160,12 +166,16 @@ class MissingComponent(Rule):
             ):
                 continue
             message = f"lists the part {printable(part.name, 40)} ({printable(part.class_name, 60)}), {what}"
-            yield self.finding(index.path, message, place=index.at(part.name))
+            hint = f"upload the folder, or write [null, null] for it; {SAVE}"
+            yield self.finding(index.path, message, place=index.at(part.name), hint=hint)
 
+
+SINGLES: Final = (".safetensors", ".ckpt", ".gguf", ".bin", ".pt", ".pth")
+# Names that a file has only as a part of a model in a folder.
+OF_A_PART: Final = re.compile(r"(?:model|pytorch_model|adapter_model|diffusion_pytorch_model)\b")
 
 # Parts that are all config. Processors and tokenizers may have their files under several names.
-NO_WEIGHTS: Final = ("Scheduler", "Tokenizer", "TokenizerFast", "Processor", "FeatureExtractor", "ProcessorFast")
-NO_SINGLE: Final = frozenset({"model.safetensors", "adapter_model.safetensors"})
+NO_WEIGHTS: Final = ("Scheduler", "Tokenizer", "TokenizerFast", "Processor", "FeatureExtractor", "ProcessorFast", "Mel")
 WEIGHTS: Final = (".safetensors", ".bin", ".onnx", ".gguf", ".pt", ".pth", ".msgpack", ".xml")
 
 
@@ -211,12 +221,14 @@ class MissingModules(Rule):
         card, config = repository.card, repository.config
         if card is None or card.library_name != "sentence-transformers" or repository.has(MODULES):
             return
-        architectures = () if config is None else config.architectures
-        if any(name.endswith("ForSequenceClassification") for name in architectures) or repository.weights.of_adapter:
+        if config is None or card.pipeline_tag in RANKING or repository.weights.of_adapter:
+            return  # nothing that the library loads, or not one vector for a text
+        if any(name.endswith("ForSequenceClassification") for name in config.architectures):
             return
         yield self.finding(README, f"names the library sentence-transformers, and there is no {MODULES}", hint=SAVED_BY)
 
 
+RANKING: Final = frozenset({"text-ranking", "text-classification"})
 SAVED_BY: Final = "SentenceTransformer.save_pretrained(DIR) writes it"
 
 
@@ -262,7 +274,7 @@ class MissingModule(Rule):
                 lost.append(weights[0])
             if lost:
                 message = f"lists the module {printable(name, 40)}, and {count(len(lost), 'file')} of it is not there"
-                yield self.finding(MODULES, message, place=f"/{number}", names=lost)
+                yield self.finding(MODULES, message, place=f"/{number}", names=lost, hint=SAVED_BY)
 
 
 class HalfOfMistralFormat(Rule):

@@ -191,23 +191,33 @@ class SeveralLicenses(Rule):
 class MissingLicenseFile(Rule):
     """There is no file with the text of the license.
 
-    Most licenses ask that their text goes along with every copy; the Hub does not add it.
+    Most licenses ask that their text goes along with every copy; the Hub does not add it. Creative Commons is content
+    with a link, which the card's `license` is.
     """
 
     code = "LIC301"
     severity = Severity.NOTE
     since = "0.1"
-    reads = Reads.LISTING
+    reads = Reads.TEXT
     bad = (Example("no LICENSE", {LICENSE: None}),)
     good = (
         Example("LICENSE"),
         Example("another spelling", {LICENSE: None, "licence.txt": "text"}),
+        Example("a link is enough", {LICENSE: None, README: with_lines("license: cc-by-4.0\n", drop="license")}),
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        if repository.files and not any(LICENSE_FILE.fullmatch(path) for path in repository.files):
-            yield self.finding(LICENSE, "is missing: no file holds the text of the license")
+        card = repository.card
+        texts = [] if card is None else [name for name in card.license_ids if not WITHOUT_TEXT.match(name)]
+        if card is None or not texts or card.string("license_link"):
+            return  # without a license in the card that is another rule's
+        if not any(LICENSE_FILE.fullmatch(path) for path in repository.files):
+            message = f"is missing: no file holds the text of {printable(texts[0], 40)}"
+            yield self.finding(LICENSE, message, hint="copy it from the base model or from its author")
 
+
+# Waivers, licenses whose condition is a link to them, and what names no license.
+WITHOUT_TEXT: Final = re.compile(r"cc(?:0|-by|$)|wtfpl|unlicense|pddl|unknown|other")
 
 RULES: Final = (
     UnknownLicense(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -16,8 +17,11 @@ from repokit.repo.training_state import is_part, is_training_state
 from repokit.repo.weights import SINGLE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from repokit.formats.tensors import TensorInfo
     from repokit.formats.torch_file import TorchFile
+    from repokit.formats.torch_tensors import StoredTensor
     from repokit.repo.repository import Repository
 
 BIN: Final = "pytorch_model.bin"
@@ -81,10 +85,7 @@ class DifferingPickledCopy(Rule):
             also=("FIL202",),
         ),
     )
-    good = (
-        Example("a tied head is stored in the pickle only", {SINGLE: safetensors(_TENSORS)}),
-        Example("other weights under another name", {"value_head.safetensors": safetensors(_ONE)}),
-    )
+    good = (Example("other weights under another name", {"value_head.safetensors": safetensors(_ONE)}),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         for pickled, safe in repository.pickles.copies().items():
@@ -251,21 +252,35 @@ def has_safe_weights(repository: Repository) -> bool:
 
 
 def _differing(files: list[TorchFile], ours: dict[str, TensorInfo]) -> Iterator[str]:
-    """Names of tensors that the two formats do not have in common, or not in the same shape and dtype.
+    """Names of tensors of another shape, and of matrices of blocks that only one of the two formats has.
 
-    What only the pickle has is no difference where it is tied to something that both have, or is a buffer: a vector
-    or a number that the loader computes by itself.
+    Neither is another model for a cast, for the prefix of a class with a head, or for heads and buffers that the class
+    of the other does not have.
     """
     theirs = {name: tensor for file in files for name, tensor in file.tensors.items()}
-    yield from (name for name in ours if name not in theirs)
-    shared = {(id(file), tensor.storage) for file in files for name, tensor in file.tensors.items() if name in ours}
-    for file in files:
-        for name, tensor in file.tensors.items():
-            if name in ours:
-                if (ours[name].dtype, ours[name].shape) != (tensor.dtype, tensor.shape):
-                    yield name
-            elif (id(file), tensor.storage) not in shared and tensor.dtype in _FLOATS and len(tensor.shape) == 2:
+    prefix, cut = _prefix(theirs, ours), _prefix(ours, theirs)
+    theirs = {(cut + name).removeprefix(prefix): tensor for name, tensor in theirs.items()}
+    for name, tensor in ours.items():
+        if name in theirs:
+            if tensor.shape != theirs[name].shape:
                 yield name
+        elif _is_of_block(name, tensor):
+            yield name
+    yield from (name for name, tensor in theirs.items() if name not in ours and _is_of_block(name, tensor))
 
 
+def _prefix(longer: Mapping[str, object], shorter: Mapping[str, object]) -> str:
+    """What stands before every name of a block in the one and not in the other: `bert.`, or nothing."""
+    name = next(filter(_IN_BLOCK.search, shorter), None)
+    if name is None or name in longer:
+        return ""
+    return next((other.removesuffix(name) for other in longer if other.endswith(f".{name}")), "")
+
+
+def _is_of_block(name: str, tensor: TensorInfo | StoredTensor) -> bool:
+    """Whether it is a matrix in a numbered block."""
+    return tensor.dtype in _FLOATS and len(tensor.shape) == 2 and _IN_BLOCK.search(name) is not None
+
+
+_IN_BLOCK: Final = re.compile(r"(?:^|\.)[0-9]+\.")
 _FLOATS: Final = frozenset({"F64", "F32", "F16", "BF16"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -233,6 +234,14 @@ class ContradictedSkipList(Rule):
             "awq",
         ),
         Example(
+            "listed under the name that the class gives it",
+            {
+                CONFIG: {KEY: {"ignore": ["lm_head", f"model.language_{UP}"]}},
+                SINGLE: edited(drop=(f"{UP}.weight_scale",), add={f"{UP}.weight": ("BF16", (24, 16))}),
+            },
+            "float-quantized",
+        ),
+        Example(
             "an expression, which is not run",
             {
                 CONFIG: {KEY: {"ignore": ["re:.*up_proj"]}},
@@ -253,8 +262,10 @@ class ContradictedSkipList(Rule):
             return
         place = facet.declared.config.at(skipped.key)
         if packed := packed_though_listed(facet, skipped):
-            message = f"lists {some(tuple(packed.values()))}, and {count(len(packed), 'such module')} are quantized"
-            yield self.finding(CONFIG, message, place=place, names=tuple(packed))
+            listed = some(tuple(dict.fromkeys(packed.values())))
+            message = f"lists {listed}, and {count(len(packed), 'such module is', 'such modules are')} quantized"
+            hint = f"take them out of {skipped.key}"
+            yield self.finding(CONFIG, message, place=place, names=tuple(packed), hint=hint)
         if plain := plain_though_unlisted(facet, skipped):
             message = f"does not list {count(len(plain), 'module')} stored in full precision"
             hint = f"add them to {skipped.key}, or quantize them"
@@ -304,7 +315,8 @@ class UnlistedDraftModules(Rule):
         drafts = [module for module in drafts if facet.is_draft(module)]
         unlisted = [module for module in drafts if covers(module) is None]
         if skipped.plain and unlisted and len(unlisted) < len(drafts):
-            message = f"does not list {count(len(unlisted), 'module')} that draft tokens, and lists others"
+            which = count(len(unlisted), "module that drafts", "modules that draft")
+            message = f"does not list {which} tokens, and lists others"
             place = facet.declared.config.at(skipped.key)
             yield self.finding(CONFIG, message, place=place, names=unlisted, hint="list every one of them")
 
@@ -354,7 +366,14 @@ def plain_though_unlisted(facet: Quantization, skipped: SkipList) -> list[str]:
         if "weight" in module.parts and is_plain(module.parts["weight"])
         for name in module.names
     )
-    return [name for name in names if covers(name) is None and not facet.is_draft(name)]
+    inner = {in_block(entry) for entry in skipped.names} - {None}  # classes may call what is around them otherwise
+    return [name for name in names if not (covers(name) or facet.is_draft(name) or in_block(name) in inner)]
+
+
+def in_block(module: str) -> str | None:
+    """`layers.0.mlp.up_proj`: the end of a name from the first number on, with the word before it."""
+    found = re.search(r"(?:^|\.)(\w+\.\d+\..+)", module)
+    return None if found is None else found[1]
 
 
 def judges_all(facet: Quantization) -> bool:

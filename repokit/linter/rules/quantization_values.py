@@ -50,7 +50,8 @@ class RefusedQuantizationValue(Rule):
             config = declared.config
             if declared.method is None and config.pointer.endswith(KEY):
                 hint = 'add "quant_method": the name of the method'
-                yield self.finding(CONFIG, "names no quant_method", place=config.pointer, hint=hint)
+                why = "Loaders choose the class by the name of the method, and stop without one."
+                yield self.finding(CONFIG, "names no quant_method", place=config.pointer, hint=hint, why=why)
             for refusal in refusals_of(config):
                 if not is_order(refusal):
                     key = refusal.pointer.rpartition("/")[2] or KEY
@@ -116,7 +117,7 @@ class DivergingSideFile(Rule):
                 if differ(declared.config.raw.get(ours), side.raw.get(theirs)):
                     said, here = (printable(repr(raw), 40) for raw in (side.raw[theirs], declared.config.raw[ours]))
                     message = f"says {theirs} {said}; {CONFIG} says {ours} {here}"
-                    yield self.finding(path, message, place=side.at(theirs))
+                    yield self.finding(path, message, place=side.at(theirs), hint="delete the file that is out of date")
 
 
 class UnknownQuantizationMethod(Rule):

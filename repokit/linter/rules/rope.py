@@ -70,7 +70,8 @@ class UnknownRopeType(Rule):
         known = data("rope_types")
         for block in blocks(repository) if is_judged(repository) else ():
             if block.kind not in known["types"] and not block.is_converted:
-                message = f"names the rope_type {printable(block.kind, 40)!r}, which {known['source']} does not have"
+                reader = known["source"].partition(",")[0]
+                message = f"names the rope_type {printable(block.kind, 40)!r}, which {reader} does not have"
                 hint = f"one of {', '.join(known['types'])}"
                 yield self.finding(CONFIG, message, place=block.place, hint=hint)
 
@@ -111,7 +112,8 @@ class IncompleteRope(Rule):
         for block in blocks(repository) if is_judged(repository) else ():
             if missing := [field for field in types.get(block.kind, ()) if field not in block.fields]:
                 message = f"has the rope_type {printable(block.kind, 40)!r} without {some(tuple(missing))}"
-                yield self.finding(CONFIG, message, place=block.place, names=missing)
+                hint = f"copy {CONFIG}'s {block.fields.pointer.lstrip('/')} from the base model"
+                yield self.finding(CONFIG, message, place=block.place, names=missing, hint=hint)
 
 
 class ConflictingRope(Rule):
@@ -145,7 +147,8 @@ class ConflictingRope(Rule):
                 ours, other = new.number(key), document.number(key)
                 if ours is not None and other is not None and ours != other:
                     message = f"is {printable(other)}, and {NEW} has {key} {printable(ours)}"
-                    yield self.finding(CONFIG, message, place=document.at(key))
+                    hint = "write at both what the model was trained with"
+                    yield self.finding(CONFIG, message, place=document.at(key), hint=hint)
 
 
 class RopeOfTransformers5(Rule):

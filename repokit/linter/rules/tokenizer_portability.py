@@ -71,7 +71,7 @@ class OrdinaryRoleToken(Rule):
         for token in tokenizer.added:
             if not token.special and token.content in roles:
                 message = f"says that {printable(token.content, 40)!r}, the {roles[token.content]}, is not special"
-                yield self.finding(token.path, message, place=f"{token.place}/special")
+                yield self.finding(token.path, message, place=f"{token.place}/special", hint='"special": true')
 
 
 class StaleSentencepiece(Rule):

@@ -79,17 +79,20 @@ def test_a_license_that_is_not_accepted_gets_the_one_that_was_meant(written: str
     assert (finding.code, finding.hint) == ("LIC101", hint)
 
 
+LICENSED = b"---\nlicense: apache-2.0\n---\n"
+
+
 @pytest.mark.parametrize(
     "path", ["LICENSE", "LICENSE.md", "LICENCE.txt", "license", "COPYING", "LICENSE-MODEL", "MODEL_LICENSE"]
 )
 def test_a_license_file_has_many_names(path: str) -> None:
-    found = lint(Repository(Memory({path: b"text"})), Selection(select=("LIC301",)))
+    found = lint(Repository(Memory({path: b"text", "README.md": LICENSED})), Selection(select=("LIC301",)))
     assert found.findings == ()
 
 
 @pytest.mark.parametrize("path", ["USE_POLICY.md", "licensed_data.csv.txt/x", "docs/LICENSE", "unlicensed.py"])
 def test_other_files_are_no_license(path: str) -> None:
-    found = lint(Repository(Memory({path: b"text"})), Selection(select=("LIC301",)))
+    found = lint(Repository(Memory({path: b"text", "README.md": LICENSED})), Selection(select=("LIC301",)))
     assert [finding.code for finding in found.findings] == ["LIC301"]
 
 

@@ -144,9 +144,7 @@ CASES = table(
     _encoder("deberta-v2", "DebertaV2ForMaskedLM", unigram),
     _encoder("mpnet", "MPNetForMaskedLM", wordpiece),
     _encoder("modernbert", "ModernBertForMaskedLM", byte_level),
-    _seq2seq(
-        "t5", "T5ForConditionalGeneration", unigram, feed_forward_proj="gated-gelu", decoder_start_token_id=0
-    ),
+    _seq2seq("t5", "T5ForConditionalGeneration", unigram, feed_forward_proj="gated-gelu", decoder_start_token_id=0),
     _seq2seq("mt5", "MT5ForConditionalGeneration", unigram),
     _seq2seq("bart", "BartForConditionalGeneration", roberta),
     _seq2seq("mbart", "MBartForConditionalGeneration", unigram),
