@@ -5,7 +5,7 @@ safetensors    strict header reader, deterministic header writer
 torch_file     checkpoints of torch.save as tensor tables, without torch: torch_zip, torch_legacy (its two formats),
                torch_archive (zip), torch_containers (where the model is in it), torch_tensors (strides and storages)
 inert_pickle   pickles read without running them: pickle_machine, pickle_opcodes, pickle_scalars (how), pickle_values
-               (what comes out), pickle_globals (what the names in it can do)
+               (what comes out), pickle_globals (what the names in it can do), pickle_dtypes (numpy's, if forged)
 gguf           strict header reader; ggml_types: its tensor types
 paths          which relative paths may be followed
 strict_json    JSON without the leniency of `json.loads`; places found on demand

@@ -75,6 +75,7 @@ _NUMBERS: Final = {
 }
 _U32, _U64 = _NUMBERS[4], _NUMBERS[10]
 _LARGE: Final = 1000  # items of an array that is looked for in other files
+_ALIKE: Final = 8  # arrays of one type and length that are looked for: a file can hold 100,000 that all differ
 _LEAST: Final = {STRING: 8, ARRAY: 12}  # bytes that an empty string and an empty array take
 
 _UNREADABLE: Final = "llama.cpp, and with it every program that is built on it, refuses to open the file"
@@ -328,8 +329,8 @@ class _Parser:
         return None
 
     def kept(self, kind: int, array: GgufArray) -> GgufArray:
-        if len(array) >= _LARGE:
-            self.known.setdefault((kind, len(array)), []).append(array)
+        if len(array) >= _LARGE and len(alike := self.known.setdefault((kind, len(array)), [])) < _ALIKE:
+            alike.append(array)
         return array
 
     def arrays(self, count: int, depth: int) -> bytes:

@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from repokit.errors import MalformedFile
-from repokit.formats.pickle_globals import FoundGlobal, Grade, grade
+from repokit.formats.pickle_globals import FoundGlobal, Grade, grade, is_listed
 from repokit.formats.pickle_machine import Broken, Machine, Truncated
 from repokit.formats.pickle_opcodes import DISPATCH
-from repokit.formats.pickle_values import Global, PersistentId, Value
+from repokit.formats.pickle_values import Global, Opaque, PersistentId, Value
 from repokit.printable import printable, size
 
 MAX_PICKLE: Final = 256 * 1024 * 1024  # bytes of one pickle; that of 60,000 tensors has 7 MB
@@ -33,6 +33,8 @@ class Interpreted(NamedTuple):
         value: What it leaves on the stack: see repokit.formats.pickle_values.
         globals: Every global that it names, in the order of their first positions.
         persistent: Every persistent id that it refers to, in order: the storages of a torch file.
+        changed: Results of calls that it changes afterwards, in ways that nothing here carries out.
+        opcodes: About how many it has.
         end: Where the pickle ends in the data: one past its STOP.
     """
 
@@ -40,6 +42,8 @@ class Interpreted(NamedTuple):
     globals: tuple[FoundGlobal, ...]
     persistent: tuple[PersistentId, ...]
     end: int
+    changed: tuple[Opaque, ...] = ()
+    opcodes: int = 0
 
 
 class UnreadablePickle(MalformedFile):
@@ -48,10 +52,12 @@ class UnreadablePickle(MalformedFile):
     Attributes:
         globals: What was found before that.
         truncated: Whether it would go on where the data end.
+        opcodes: About how many were read.
     """
 
     globals: tuple[FoundGlobal, ...] = ()
     truncated: bool = False
+    opcodes: int = 0
 
 
 def unreadable(
@@ -89,8 +95,10 @@ def interpret(data: bytes, *, path: str, start: int = 0, member: str = "") -> In
         found = _globals(machine, member)
         error = unreadable(f"cannot be read as a pickle: {what}", found, why=_UNSEEN, path=path, place=member or None)
         error.truncated = isinstance(problem, Truncated)
+        error.opcodes = machine.opcodes
         raise error from None
-    return Interpreted(value, _globals(machine, member), tuple(machine.persistent), machine.position)
+    found, persistent, changed = _globals(machine, member), tuple(machine.persistent), tuple(machine.changed)
+    return Interpreted(value, found, persistent, machine.position, changed, machine.opcodes)
 
 
 _MANY: Final = f"holds more than {MAX_STREAMS:,} pickles one after another"
@@ -103,7 +111,7 @@ def _run(machine: Machine) -> Value:
     Raises:
         Broken, Truncated: It is not met.
     """
-    data, dispatch, opcodes = machine.data, DISPATCH, 0
+    data, dispatch = machine.data, DISPATCH
     try:
         while not machine.stopped:
             for _ in range(_STRIDE):
@@ -112,8 +120,8 @@ def _run(machine: Machine) -> Value:
                 dispatch[data[position]](machine)
                 if machine.stopped:
                     break
-            opcodes += _STRIDE
-            _check_limits(machine, opcodes)
+            machine.opcodes += _STRIDE
+            _check_limits(machine)
     except IndexError:
         if machine.opcode_at >= len(data):
             raise Truncated("it ends without STOP") from None
@@ -121,8 +129,8 @@ def _run(machine: Machine) -> Value:
     return machine.stack.pop()
 
 
-def _check_limits(machine: Machine, opcodes: int) -> None:
-    if opcodes > MAX_OPCODES:
+def _check_limits(machine: Machine) -> None:
+    if machine.opcodes > MAX_OPCODES:
         raise Broken(f"it has more than {MAX_OPCODES:,} opcodes")
     if machine.objects > MAX_OBJECTS:
         raise Broken(f"it makes more than {MAX_OBJECTS:,} objects")
@@ -134,6 +142,8 @@ def _globals(machine: Machine, member: str) -> tuple[FoundGlobal, ...]:
     found = []
     for (module, name, via), (position, times) in machine.found.items():
         graded = Grade.EXECUTES if via in _COMPUTED or not module else grade(module, name)
+        if graded is Grade.INERT_KNOWN and Global(module, name) in machine.called and not is_listed(module, name):
+            graded = Grade.UNKNOWN  # its package is known to be inert; what it does with arguments is not
         if machine.lookups_are_inert and machine.lookup == Global(module, name) and via in {"GLOBAL", "STACK_GLOBAL"}:
             graded = Grade.INERT_KNOWN
         found.append(FoundGlobal(module, name, graded, via, position, times, member))
@@ -155,6 +165,7 @@ def interpret_all(data: bytes, *, path: str, start: int = 0, member: str = "") -
             streams.append(interpret(data, path=path, start=start, member=member))
         except UnreadablePickle as error:
             error.globals = merged(*(stream.globals for stream in streams), error.globals)
+            error.opcodes += sum(stream.opcodes for stream in streams)
             raise
         start = streams[-1].end
         if len(streams) > MAX_STREAMS:

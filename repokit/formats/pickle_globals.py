@@ -68,8 +68,23 @@ def grade(module: str, name: str) -> Grade:
     if _within(module, _RUNS) or f"{module}.{name}" in _RUNS or module.partition(".")[0] in sys.stdlib_module_names:
         return Grade.EXECUTES
     if "." not in name and _CLASS.match(name) and _within(module, _CLASSES_OF):
-        return Grade.INERT_KNOWN
-    return Grade.INERT_KNOWN if _within(module, _FUNCTIONS_OF) and "." not in name else Grade.UNKNOWN
+        return Grade.EXECUTES if name in _BORROWED else Grade.INERT_KNOWN
+    return Grade.INERT_KNOWN if module in _FUNCTIONS_OF and name in _FUNCTIONS else Grade.UNKNOWN
+
+
+def is_enumeration(module: str) -> bool:
+    """Whether the classes of a known module are enumerations and other names: to call one with a text does no harm.
+
+    A class elsewhere may open what the text names: `ultralytics.nn.tasks.DetectionModel("x.yaml")` evaluates an
+    expression in it, `transformers.models.rag.retrieval_rag.LegacyIndex` loads a pickle from the Hub.
+    """
+    return module in _ENUMERATIONS or module.rpartition(".")[2] in {"enums", "enum", "constants", "placement_types"}
+
+
+def is_listed(module: str, name: str) -> bool:
+    """Whether a global has its grade by itself, not by the package that it is from."""
+    module, name = modern(module, name)
+    return f"{module}.{name}" in _EXACT
 
 
 def is_name(module: str, name: str) -> bool:
@@ -234,7 +249,50 @@ _CLASSES_OF: Final = frozenset(
         "attrdict",
     }
 )
-_FUNCTIONS_OF: Final = frozenset({"torch.nn.functional", "torch._C._nn"})  # activations of pickled modules
+_ENUMERATIONS: Final = frozenset(
+    {
+        "transformers.training_args",
+        "transformers.trainer_utils",
+        "transformers.debug_utils",
+        "transformers.utils.generic",
+        "accelerate.utils.dataclasses",
+        "peft.utils.peft_types",
+        "trl.trainer.utils",
+        "torch.torch_version",
+        "torch.distributed.checkpoint.metadata",
+        "torch.distributed.fsdp.api",
+        "deepspeed.runtime.zero.config",
+    }
+)
+
+# Classes that modules of these packages import from elsewhere, under their own names, and that run code: found by
+# importing every module of torch, transformers, peft and accelerate, and reading the others.
+_BORROWED: Final = frozenset(
+    {
+        *("GraphModule", "FusedGraphModule", "ObservedGraphModule", "ObservedStandaloneGraphModule"),
+        *("QuantizedGraphModule", "ExportedProgram"),
+        *("Popen", "Process", "Thread", "ThreadPoolExecutor", "ProcessPoolExecutor", "Connection"),
+        *("MethodType", "FunctionType", "CodeType", "ModuleType", "Unpickler", "_Unpickler", "HfApi", "CliRunner"),
+        *("StreamHandler", "FileHandler", "TemporaryDirectory", "NamedTemporaryFile", "ZipFile", "TarFile"),
+        "CDLL",
+    }
+)
+
+_FUNCTIONS_OF: Final = frozenset({"torch.nn.functional", "torch._C._nn"})
+# Activations and losses of pickled modules. Beside them stand modules (`torch.nn.functional.importlib`) and functions
+# that call what they are given (`handle_torch_function`).
+_FUNCTIONS: Final = frozenset(
+    {
+        *("relu", "relu_", "relu6", "elu", "elu_", "selu", "celu", "leaky_relu", "leaky_relu_", "prelu", "rrelu"),
+        *("glu", "gelu", "logsigmoid", "log_sigmoid", "hardshrink", "tanhshrink", "softsign", "softplus", "softmin"),
+        *("softmax", "softshrink", "gumbel_softmax", "log_softmax", "tanh", "sigmoid", "hardsigmoid", "silu", "silu_"),
+        *("mish", "hardswish", "hardtanh", "threshold", "normalize", "dropout", "layer_norm", "group_norm", "pad"),
+        *("linear", "bilinear", "embedding", "interpolate", "cosine_similarity", "pairwise_distance", "one_hot"),
+        *("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool2d"),
+        *("cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div"),
+        *("binary_cross_entropy", "binary_cross_entropy_with_logits", "scaled_dot_product_attention"),
+    }
+)
 
 # Beside the whole standard library: what loads further pickles, code or addresses. A name here stands for itself and,
 # where it is a module, for all below it.
@@ -245,6 +303,8 @@ _RUNS: Final = frozenset(
         *_names(
             "torch", "distributed.run distributed.elastic multiprocessing export fx onnx _dynamo _inductor library"
         ),
+        *_names("torch", "ao.quantization.fx ao.quantization.quantize_fx ao.quantization.pt2e"),
+        *_names("torch", "distributed._shard.checkpoint distributed.tensor.experimental"),  # they start processes
         *_names("torch", "testing utils.benchmark utils.dlpack utils.checkpoint _ops _classes _import_utils"),
         *_names("torch.serialization", "load save _load _legacy_load find_source"),
         *_names("torch.storage", "_load_from_bytes"),  # torch.load over bytes that lie inside this pickle

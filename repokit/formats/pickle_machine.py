@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from repokit.formats.pickle_globals import Grade, grade, modern
+from repokit.formats.pickle_globals import Grade, grade, is_enumeration, modern
 from repokit.formats.pickle_values import Global, Opaque, Pairs, PersistentId, Unordered, Value
 from repokit.printable import printable
 
@@ -38,6 +38,9 @@ class Machine:
         found: Where each global was first named, and how often: by module, name and opcode.
         persistent: Every persistent id, in the order in which they were met.
         lookup: `builtins.getattr`, once it was named.
+        called: Globals that a loader would call with arguments, which is more than to name them.
+        changed: Results of calls that the program changes afterwards: by BUILD, SETITEM, APPEND or ADDITEMS.
+        opcodes: How many were carried out, in whole strides.
     """
 
     __slots__ = (
@@ -45,6 +48,9 @@ class Machine:
         "_interned",
         "_makers",
         "below",
+        "called",
+        "changed",
+        "copied",
         "data",
         "far",
         "found",
@@ -54,6 +60,7 @@ class Machine:
         "named",
         "objects",
         "opcode_at",
+        "opcodes",
         "persistent",
         "position",
         "stack",
@@ -70,7 +77,9 @@ class Machine:
         self.memo: list[Value] = []
         self.far: dict[int, Value] = {}
         self.named = 0
-        self.objects = 0
+        self.objects = self.copied = self.opcodes = 0
+        self.called: set[Global] = set()
+        self.changed: list[Opaque] = []
         self.persistent: list[PersistentId] = []
         self.found: dict[tuple[str, str, str], tuple[int, int]] = {}
         self.lookup: Value = _NEVER
@@ -121,7 +130,7 @@ class Machine:
             memo[number] = self.stack[-1]
         elif number == len(memo):
             memo.append(self.stack[-1])
-            self.far.pop(number, None)
+            self.far.pop(number, None)  # else MEMOIZE, which counts both, would give out another number than CPython
         else:
             self.far[number] = self.stack[-1]
             if len(self.far) > MAX_FAR:
@@ -188,20 +197,51 @@ class Machine:
             self.note_computed(callee, via)
             raise Broken(f"it calls {_shown(callee)} with something that is no tuple of arguments")
         self.objects += 1
+        # getattr is counted when it comes to the stack. Out of a persistent id it would come uncounted.
+        is_lookup = callee is self.lookup
         callee = _class_of(callee)
         if type(callee) is not Global:
             self.note_computed(callee, via)
             if not isinstance(callee, (Opaque, PersistentId)):
                 raise Broken(f"it calls {_shown(callee)}")
             return Opaque(callee, args)
-        if callee is self.lookup and _is_member(args):
+        if is_lookup and _is_member(args):
             self._inert_lookups += 1
+        value = self.plain(callee, args, via)
+        if value is not None:
+            return value
+        self.note_arguments(callee, args, via)
+        return Opaque(callee, args)
+
+    def plain(self, callee: Global, args: tuple[Value, ...], via: str) -> Value:
+        """What a constructor of plain data gives; None where it is another call."""
         try:
             make = self._makers[callee]
         except KeyError:
             make = self._makers[callee] = _CONSTRUCTORS.get(modern(*callee))
-        value = None if make is None or via == "NEWOBJ_EX" else make(args)
-        return Opaque(callee, args) if value is None else value
+        if make is None or (args and via in _WITHOUT_INIT):
+            return None
+        value = make(args)
+        if args and isinstance(args[0], (str, list, tuple)):
+            self.copied += len(args[0])
+            # A program that uses each value once cannot copy more than its own length.
+            if self.copied > len(self.data) + _FREE:
+                raise Broken("it copies its values over and over")
+        return value
+
+    def note_arguments(self, callee: Global, args: tuple[Value, ...], via: str) -> None:
+        """Notes what a call hands arguments to: the class itself, or what these functions call in their turn."""
+        if via in _WITHOUT_INIT:
+            return
+        if (wrapped := _CALLERS.get(modern(*callee))) is None:
+            if args and not _is_enumerator(callee, args):
+                self.called.add(callee)
+            return
+        inner = args[wrapped] if len(args) > wrapped else None
+        if isinstance(inner, (Opaque, PersistentId)):
+            self.note_computed(inner, via)
+        elif type(inner) is Global and modern(*inner) not in _BASES:
+            self.called.add(inner)
 
     def note_computed(self, callee: Value, via: str) -> None:
         """Notes that something is called, or changed, that is itself a result: it can be anything."""
@@ -215,6 +255,33 @@ def _class_of(callee: Value) -> Value:
         case PersistentId(value=("module", Global() as module, *_)):
             return module
     return callee
+
+
+_WITHOUT_INIT: Final = frozenset({"NEWOBJ", "NEWOBJ_EX"})  # they call __new__ only
+_FREE: Final = 1024 * 1024  # elements that may be copied whatever the length
+
+# Functions that call one of their arguments with others, and which one: torch/_tensor.py, Lib/copyreg.py (the base,
+# whose __init__ is called), numpy/random/_pickle.py.
+_CALLERS: Final[dict[tuple[str, str], int]] = {
+    ("torch._tensor", "_rebuild_from_type"): 0,
+    ("torch._tensor", "_rebuild_from_type_v2"): 0,
+    ("torch.tensor", "_rebuild_from_type"): 0,
+    ("copyreg", "_reconstructor"): 1,
+    ("numpy.random._pickle", "__generator_ctor"): 1,
+    ("numpy.random._pickle", "__randomstate_ctor"): 1,
+}
+# What they call in real files.
+_BASES: Final = frozenset(
+    {("builtins", name) for name in ("object", "dict", "list", "tuple", "set", "frozenset", "int", "float", "str")}
+    | {("torch._utils", name) for name in ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3")}
+    | {("torch._utils", name) for name in ("_rebuild_parameter", "_rebuild_parameter_with_state")}
+    | {("numpy.random._pickle", "__bit_generator_ctor")}
+)
+
+
+def _is_enumerator(callee: Global, args: tuple[Value, ...]) -> bool:
+    """Whether this is how Python pickles a member of an enumeration, or a string of a class of its own."""
+    return len(args) == 1 and isinstance(args[0], (str, int)) and is_enumeration(callee.module)
 
 
 _NEVER: Final = object()

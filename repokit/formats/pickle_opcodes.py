@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, TypeVar
 
+from repokit.formats.pickle_dtypes import is_forged
 from repokit.formats.pickle_machine import MAX_DEPTH, Broken, Machine
 from repokit.formats.pickle_scalars import SCALARS, Opcode, integer, utf8
 from repokit.formats.pickle_values import Global, Opaque, Pairs, PersistentId, Unordered, Value
@@ -99,7 +100,7 @@ def _long_binput(machine: Machine) -> None:
     position = machine.position
     machine.position = end = position + 4
     number = int.from_bytes(machine.data[position:end], "little")
-    if number == len(machine.memo):  # nearly always
+    if number == len(machine.memo) and not machine.far:  # nearly always
         machine.memo.append(machine.stack[-1])
     else:
         machine.remember(number)
@@ -160,6 +161,7 @@ def _extend(machine: Machine, values: list[Value]) -> None:
             items.extend(values)
         case Opaque() as made:
             made.items = _extended(made.items, values)
+            machine.changed.append(made)
         case other:
             raise Broken(f"it appends to {_article(other)}")
 
@@ -208,6 +210,7 @@ def _set_pairs(machine: Machine, values: list[Value]) -> None:
             mapping.pairs.extend(pairs)
         case Opaque() as made:
             made.pairs = _extended(made.pairs, pairs)
+            machine.changed.append(made)
         case other:
             raise Broken(f"it sets a key of {_article(other)}")
 
@@ -224,6 +227,7 @@ def _additems(machine: Machine) -> None:
             items.extend(values)
         case Opaque() as made:
             made.items = _extended(made.items, values)
+            machine.changed.append(made)
         case other:
             raise Broken(f"it adds to {_article(other)}")
 
@@ -288,6 +292,7 @@ def _newobj_ex(machine: Machine) -> None:
     made = machine.call(callee, arguments, "NEWOBJ_EX")
     if isinstance(made, Opaque):
         made.state = keywords
+        machine.changed.append(made)
     machine.stack.append(made)
 
 
@@ -295,7 +300,10 @@ def _build(machine: Machine) -> None:
     state = machine.stack.pop()
     match machine.stack[-1]:
         case Opaque() as made:
+            if is_forged(made.callee, made.args, state):
+                machine.note("", "fields of a numpy dtype that lie outside of it, or are pointers", "BUILD")
             made.state = state if made.state is None else (made.state, state)
+            machine.changed.append(made)
         case Pairs() as mapping:
             mapping.state = state if mapping.state is None else (mapping.state, state)
         case Global(module, name):

@@ -58,6 +58,34 @@ def is_pickle(head: bytes) -> bool:
     return (head[:1] == b"\x80" and head[1:2] in {b"\x02", b"\x03", b"\x04", b"\x05"}) or head.startswith(b"PK\x03\x04")
 
 
+def is_tar(head: bytes) -> bool:
+    """Whether a file begins as a tar archive, which the checksum of its first header tells (Lib/tarfile.py).
+
+    Args:
+        head: At least the first 512 bytes, as far as the file has them.
+    """
+    if len(head) < _TAR_BLOCK:
+        return False
+    if head[257:262] == b"ustar":
+        return True
+    summed = head[:148] + b" " * 8 + head[156:_TAR_BLOCK]
+    signed = sum(summed) - 256 * sum(byte > 127 for byte in summed)  # as old writers added them up
+    return _tar_number(head[148:156]) in {sum(summed), signed}
+
+
+def _tar_number(field: bytes) -> int | None:
+    """As Lib/tarfile.py `nti` takes a number: octal digits, or the bytes of it behind 0x80 or 0xff."""
+    if field[0] in {0x80, 0xFF}:
+        return int.from_bytes(field[1:], "big") - (256 ** (len(field) - 1) if field[0] == 0xFF else 0)
+    try:
+        return int(field.split(b"\0")[0], 8)
+    except ValueError:
+        return None
+
+
+_TAR_BLOCK: Final = 512
+
+
 def _begins_like_safetensors(head: bytes) -> bool:
     """A header of 640 bytes begins with 0x80 0x02, as a pickle does; one of 67 MB begins with `PK`."""
     return head[5:9] == b"\x00\x00\x00{"

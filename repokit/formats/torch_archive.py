@@ -42,6 +42,7 @@ class Member(NamedTuple):
         packed: Bytes that it takes in the archive.
         size: Bytes of its contents.
         header: Where its local header begins.
+        limit: Where the next member begins, or the directory.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Member(NamedTuple):
     packed: int
     size: int
     header: int
+    limit: int = 0
 
 
 class Archive(NamedTuple):
@@ -113,8 +115,9 @@ def read_archive(read: Read, file_size: int, path: str) -> Archive:
     if len(directory) != end - start:
         raise MalformedFile("ends inside its directory", why=_WHY, path=path)
     found = _members(directory, members, path)
-    _check_extents(found, start, path)
-    return Archive({member.name: member for member in found if not member.name.endswith("/")}, start)
+    limits = _extents(found, start, path)
+    files = (member for member in found if not member.name.endswith("/"))
+    return Archive({member.name: member._replace(limit=limits[member.header]) for member in files}, start)
 
 
 def _locate(read: Read, file_size: int, path: str) -> tuple[int, int, int]:
@@ -184,23 +187,31 @@ def _members(directory: bytes, count: int, path: str) -> list[Member]:
 
 def _member(directory: bytes, position: int, fields: tuple[Any, ...], path: str) -> tuple[Member, int]:
     """One entry of the directory, and where the next begins."""
-    signature, _, _, flags, method, _, _, crc, packed, plain, name_length, extra, comment, disk, *_, header = fields
+    signature, _, _, flags, method, _, _, crc, packed, plain, name_length, extra, comment, disk, _, outer, header = (
+        fields
+    )
     begin = position + _CENTRAL.size
     end = begin + name_length + extra + comment
     if signature != _CENTRAL_SIGNATURE or end > len(directory) or comment:
         raise MalformedFile("has a directory with a broken entry", why=_WHY, path=path)
     name = _name(directory[begin : begin + name_length], path)
     extras = directory[begin + name_length : begin + name_length + extra]
+    if _extra(extras, 0x7075):  # Info-ZIP Unicode Path, which Python's zipfile follows since 3.12 and miniz does not
+        raise MalformedFile("has a member with a second name", why=_WHY, path=path, place=name)
     if _FULL32 in {packed, plain, header}:
         packed, plain, header = _wide(extras, (packed, plain, header), path, name)
     if disk or flags & ~_KNOWN_FLAGS or method not in {STORED, DEFLATED}:
         what = f"has flags 0x{flags:04x} and method {method}: encrypted, or packed as torch never does"
+        raise MalformedFile(what, why=_WHY, path=path, place=name)
+    if outer & _FOLDER and not name.endswith("/"):
+        what = "is a folder by its attributes: torch would leave its values unset"
         raise MalformedFile(what, why=_WHY, path=path, place=name)
     if method == STORED and packed != plain:
         raise MalformedFile(f"is stored, yet {packed:,} bytes are {plain:,}", why=_WHY, path=path, place=name)
     return Member(name, method, flags, crc, packed, plain, header), end
 
 
+_FOLDER: Final = 0x10  # FILE_ATTRIBUTE_DIRECTORY, which miniz goes by (mz_zip_reader_is_file_a_directory)
 _PLAIN: Final = re.compile(r"(?:\.?[A-Za-z0-9_-][A-Za-z0-9_.-]*/)*\.?[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
 
@@ -240,8 +251,12 @@ def _extra(extras: bytes, kind: int) -> bytes:
     return b""
 
 
-def _check_extents(members: list[Member], directory: int, path: str) -> None:
-    """Members lie one behind the other from byte 0 on; only their headers and paddings lie between."""
+def _extents(members: list[Member], directory: int, path: str) -> dict[int, int]:
+    """Where each member ends that begins at a place.
+
+    Raises:
+        MalformedFile: They do not lie one behind the other from byte 0 on, or with more between them than headers.
+    """
     if first := min((member.header for member in members), default=directory):
         raise MalformedFile(f"has {size(first)} before its first member", why=_WHY, path=path)
     ordered = sorted(members, key=lambda member: member.header)
@@ -255,6 +270,7 @@ def _check_extents(members: list[Member], directory: int, path: str) -> None:
             raise MalformedFile(
                 f"is followed by {size(end - least)} of nothing", why=_WHY, path=path, place=member.name
             )
+    return {member.header: end for member, end in zip(ordered, [*ends, directory], strict=False)}
 
 
 _MOST_BETWEEN: Final = _FULL16 + 24  # a local extra field, and a 64-bit data descriptor
@@ -281,7 +297,11 @@ def contents_at(read: Read, member: Member, path: str) -> int:
         value not in {expected, 0 if behind else expected, _FULL32} for value, expected in sizes
     ):
         raise MalformedFile("has another size or checksum in its own header", why=_WHY, path=path, place=member.name)
-    return member.header + _LOCAL.size + len(name) + int(extra)
+    begin = member.header + _LOCAL.size + len(name) + int(extra)
+    if begin + member.packed > member.limit:
+        what = "reaches into what follows it, by its own header"
+        raise MalformedFile(what, why=_WHY, path=path, place=member.name)
+    return begin
 
 
 def local_contents(data: bytes, header: int) -> int:
@@ -306,11 +326,31 @@ def contents(read: Read, member: Member, path: str, limit: int = MAX_INFLATED) -
         raise MalformedFile(what, why="no real file does; a bomb does", path=path, place=member.name)
     raw = read(start, member.packed)
     plain = raw if member.method == STORED else _inflated(raw, member, path)
-    if len(plain) != member.size or zlib.crc32(plain) != member.crc:
+    if len(plain) != member.size or (zlib.crc32(plain) != member.crc and not _is_without_checksum(member)):
         raise MalformedFile(
             "does not have the size and checksum that its headers tell", why=_WHY, path=path, place=member.name
         )
     return plain
+
+
+def beginning(read: Read, member: Member, path: str, length: int = 128) -> bytes:
+    """The first bytes of a member.
+
+    Raises:
+        MalformedFile: The headers do not hold, or it cannot be inflated.
+    """
+    raw = read(contents_at(read, member, path), min(member.packed, 4 * length))
+    if member.method == STORED:
+        return raw[:length]
+    try:
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(raw, length)
+    except zlib.error:
+        raise MalformedFile("cannot be inflated", why=_WHY, path=path, place=member.name) from None
+
+
+def _is_without_checksum(member: Member) -> bool:
+    """Whether it was written under `torch.serialization.set_crc32_options(False)`, which puts 0 in its place."""
+    return member.crc == 0 and member.method == STORED
 
 
 def _inflated(raw: bytes, member: Member, path: str) -> bytes:

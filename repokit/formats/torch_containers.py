@@ -12,12 +12,16 @@ from typing import Final, NamedTuple
 from repokit.errors import MalformedFile, UnsupportedSource
 from repokit.formats.pickle_values import Global, Opaque, Pairs, Unordered, Value
 from repokit.formats.safetensors import MAX_NAME, METADATA_KEY
-from repokit.formats.torch_tensors import is_tensor, tensors_below
+from repokit.formats.torch_tensors import Budget, OutOfBudget, is_tensor, tensors_below
 from repokit.printable import count, printable, some
 
 MAX_LEVELS: Final = 4  # containers in containers: {"state_dict": {"state_dict": ...}} is met, a third is not
 MAX_NESTING: Final = 32  # dicts of modules in dicts of modules
-MAX_TENSORS: Final = 1_000_000
+MAX_TENSORS: Final = 200_000  # the largest published checkpoints have 60,000, in many files
+MAX_LEFT_OUT: Final = 200_000
+MAX_KEY: Final = 1024  # characters of a key; as many as a tensor's whole name may have
+MAX_SHOWN: Final = 20  # places in a message
+MAX_STEPS: Final = 10_000_000  # that the search for tensors may take: a file of 60,000 tensors takes 100,000
 
 # What trainers call the model. Each was met in published checkpoints or is written by a known trainer: Lightning and
 # timm (state_dict), DeepSpeed (module), fairseq, Megatron and accelerate scripts (model), torch's tutorial
@@ -155,13 +159,40 @@ class _Search:
         self.path = path
         self.wanted = container
         self.left_out: list[LeftOut] = []
+        self.budget = Budget(MAX_STEPS)
+        self.optimizers: dict[int, bool] = {}
+        self.held: dict[int, int] = {}
 
     def run(self, value: Value) -> Chosen:
+        try:
+            return self.found(value)
+        except OutOfBudget:
+            raise MalformedFile(
+                "holds the same containers in one another too often", why=_SHARED, path=self.path
+            ) from None
+
+    def found(self, value: Value) -> Chosen:
         mapping, at = self.descend(self.state_dict(value, ()), ())
         tensors: list[tuple[str, Opaque]] = []
         self.flatten(mapping, at, tensors)
         self.check_names(tensors)
         return Chosen(".".join(at), tensors, tuple(self.left_out))
+
+    # -------------------------------------------------------------------------------------------- what values hold
+
+    def holds_tensors(self, value: Value) -> bool:
+        return next(tensors_below(value, self.budget), None) is not None
+
+    def tensors_in(self, value: Value) -> int:
+        """How many; of a value that many entries share, counted once."""
+        if (known := self.held.get(id(value))) is None:
+            known = self.held[id(value)] = sum(1 for _ in tensors_below(value, self.budget))
+        return known
+
+    def is_optimizer(self, value: Pairs) -> bool:
+        if (known := self.optimizers.get(id(value))) is None:
+            known = self.optimizers[id(value)] = is_optimizer(value)
+        return known
 
     # -------------------------------------------------------------------------------------------- the container
 
@@ -192,7 +223,7 @@ class _Search:
 
     def choice(self, mapping: Pairs, at: tuple[str, ...]) -> str | None:
         """The key to go on with, or None where the tensors are here."""
-        if is_optimizer(mapping):
+        if self.is_optimizer(mapping):
             raise self.nothing(mapping, at)
         direct = [key if isinstance(key, str) else describe(key) for key, value in mapping.pairs if is_tensor(value)]
         holders = self.holders(mapping)
@@ -215,21 +246,22 @@ class _Search:
         """Keys of the dicts that have tensors in them, those of the training run left out."""
         found = []
         for key, value in mapping.text_items():
-            nested = isinstance(value, Pairs) and key not in TRAINING_KEYS and not is_optimizer(value)
-            if nested and next(tensors_below(value), None) is not None:
+            nested = isinstance(value, Pairs) and key not in TRAINING_KEYS and not self.is_optimizer(value)
+            if nested and self.holds_tensors(value):
                 found.append(key)
         return found
 
     def undecided(self, holders: list[str], direct: list[str], at: tuple[str, ...]) -> UnsupportedSource:
-        places = [".".join((*at, key)) for key in holders]
+        places = [".".join((*at, printable(key, 80))) for key in holders[:MAX_SHOWN]]
         if direct:
             places.insert(0, ".".join(at) or "the top level")
-        what = f"holds tensors in {len(places)} places, and no rule says which are the model: {some(places, 6)}"
+        number = len(holders) + bool(direct)
+        what = f"holds tensors in {number} places, and no rule says which are the model: {some(places, 6)}"
         return UnsupportedSource(what, hint=_SAVE, path=self.path)
 
     def nothing(self, mapping: Pairs, at: tuple[str, ...]) -> UnsupportedSource:
         """Why a dict is no state dict."""
-        if is_optimizer(mapping):
+        if self.is_optimizer(mapping):
             what = "is the state of an optimizer, not of a model"
             return UnsupportedSource(what, hint="resuming a training run needs it; publishing does not", path=self.path)
         for key, value in mapping.text_items():
@@ -249,7 +281,7 @@ class _Search:
         if is_tensor(value):
             raise UnsupportedSource("holds one tensor without a name", hint=_SAVE, path=self.path)
         where = f"{printable('.'.join(at), 80)} " if at else ""
-        held = sum(1 for _ in tensors_below(value))
+        held = self.tensors_in(value)
         inside = f" with {count(held, 'tensor')}" if held else ""
         raise UnsupportedSource(f"{where}holds {describe(value)}{inside}, not a state dict", hint=_SAVE, path=self.path)
 
@@ -272,7 +304,7 @@ class _Search:
 
     def flatten(self, top: Pairs, at: tuple[str, ...], tensors: list[tuple[str, Opaque]]) -> None:
         """Tensors of a state dict, and of dicts of modules in it, in order, under names joined by dots."""
-        waiting: list[Iterator[tuple[tuple[Value, ...], Value]]] = [_entries(top, ())]
+        waiting: list[Iterator[tuple[tuple[Value, ...], Value]]] = [self.entries(top, (), at)]
         while waiting:
             entry = next(waiting[-1], None)
             if entry is None:
@@ -282,16 +314,42 @@ class _Search:
             if isinstance(value, Opaque) and is_tensor(value):
                 tensors.append((self.name(keys), value))
             elif isinstance(value, Pairs) and self.is_nested(keys, value):
-                waiting.append(_entries(value, keys))
+                waiting.append(self.entries(value, keys, at))
             else:
                 self.leave_out((*at, *keys), value)
-            if len(tensors) > MAX_TENSORS or len(waiting) > MAX_NESTING:
-                raise MalformedFile(f"nests more than {MAX_NESTING} dicts, or {MAX_TENSORS:,} tensors", path=self.path)
+            if len(waiting) > MAX_NESTING:
+                raise MalformedFile(f"nests more than {MAX_NESTING} dicts", path=self.path)
+            if len(tensors) > MAX_TENSORS or len(self.left_out) > MAX_LEFT_OUT:
+                what = f"has more than {MAX_TENSORS:,} tensors, or {MAX_LEFT_OUT:,} entries beside them"
+                raise MalformedFile(what, path=self.path)
+
+    def entries(
+        self, mapping: Pairs, prefix: tuple[Value, ...], at: tuple[str, ...]
+    ) -> Iterator[tuple[tuple[Value, ...], Value]]:
+        """What a dict in a state dict holds, under its keys.
+
+        Raises:
+            MalformedFile: A key stands in it twice, or is longer than any name.
+        """
+        seen: set[str] = set()
+        for key, value in mapping.pairs:
+            if isinstance(key, str):
+                if len(key) > MAX_KEY:
+                    what = f"is the name of a tensor and has {len(key):,} characters"
+                    raise MalformedFile(what, why=_NAME, path=self.path, place=printable(key, 120))
+                if key in seen:
+                    place = printable(
+                        ".".join(map(printable, (*at, *(k for k in prefix if isinstance(k, str)), key))), 120
+                    )
+                    raise MalformedFile("stands there twice", why=_TWICE, path=self.path, place=place or None)
+                seen.add(key)
+            yield (*prefix, key), value
 
     def is_nested(self, keys: tuple[Value, ...], value: Pairs) -> bool:
-        if self.wanted is None and keys[-1] in TRAINING_KEYS:
+        # Only a str is looked up: the hash of a tuple can take years.
+        if self.wanted is None and isinstance(keys[-1], str) and keys[-1] in TRAINING_KEYS:
             return False
-        return not is_optimizer(value) and next(tensors_below(value), None) is not None
+        return not self.is_optimizer(value) and self.holds_tensors(value)
 
     def name(self, keys: tuple[Value, ...]) -> str:
         for key in keys:
@@ -321,8 +379,8 @@ class _Search:
                 self.leave_out((*at, key), value)
 
     def leave_out(self, keys: tuple[Value, ...], value: Value) -> None:
-        path = ".".join(key if isinstance(key, str) else describe(key) for key in keys)
-        held = sum(1 for _ in tensors_below(value))
+        path = ".".join(key[:MAX_KEY] if isinstance(key, str) else describe(key) for key in keys)
+        held = self.tensors_in(value)
         what = describe(value)
         if held and not is_tensor(value):
             what = f"{what} with {count(held, 'tensor')}"
@@ -331,11 +389,8 @@ class _Search:
 
 _SAVE: Final = "save the state dict alone: torch.save(model.state_dict(), ...)"
 _TWICE: Final = "Python keeps the last, other readers the first"
+_SHARED: Final = "no checkpoint is made so; to walk through it would take hours"
 _NAME: Final = "no module has such a name; it can rewrite a terminal, forge a log line, or lead a converter astray"
-
-
-def _entries(mapping: Pairs, prefix: tuple[Value, ...]) -> Iterator[tuple[tuple[Value, ...], Value]]:
-    return (((*prefix, key), value) for key, value in mapping.pairs)
 
 
 def _fault(name: str) -> str | None:

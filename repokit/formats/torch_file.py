@@ -12,11 +12,11 @@ from typing import Final, Literal, NamedTuple
 from repokit.errors import MalformedFile, UnsupportedSource
 from repokit.formats.inert_pickle import UnreadablePickle, named, unreadable
 from repokit.formats.pickle_globals import FoundGlobal, Grade
-from repokit.formats.signature import identify
+from repokit.formats.signature import identify, is_tar
 from repokit.formats.torch_archive import ends_as_zip, is_zip
 from repokit.formats.torch_containers import LeftOut, choose
 from repokit.formats.torch_legacy import open_legacy, scan_streams
-from repokit.formats.torch_tensors import MAX_EXPANDED, Storage, StoredTensor, stored_tensor
+from repokit.formats.torch_tensors import MAX_EXPANDED, Storage, StoredTensor, is_tensor, stored_tensor
 from repokit.formats.torch_zip import Opened, is_pickled, open_zip, pickle_in_array, scan_zip
 from repokit.printable import size
 
@@ -84,10 +84,28 @@ def _nowhere(_storage: Storage) -> int:
 
 def _opened(read: Read, file_size: int, path: str) -> Opened:
     head = _head(read, file_size, path)
+    _refuse_tar(head, path)
     if is_zip(head) or (not is_pickled(head) and ends_as_zip(read, file_size)):
         return open_zip(read, file_size, path)
     _refuse_others(head, path)
     return open_legacy(read, file_size, path)
+
+
+def _refuse_tar(head: bytes, path: str) -> None:
+    """A file that is a tar archive, whatever else it is: torch.load tries to read it as one first.
+
+    Raises:
+        UnsupportedSource: It is one.
+        MalformedFile: It begins as something else as well, which is all that other readers then see.
+    """
+    if not is_tar(head):
+        return
+    if is_pickled(head):
+        raise MalformedFile("is a pickle and a tar archive", why=_TWO_WAYS, path=path)
+    raise UnsupportedSource("is a tar archive, as torch before 0.1.10 wrote it", hint=_HINT_TORCH, path=path)
+
+
+_TWO_WAYS: Final = "torch.load then runs the pickle inside the archive; what can be seen here says nothing about it"
 
 
 def _head(read: Read, file_size: int, path: str) -> bytes:
@@ -97,6 +115,9 @@ def _head(read: Read, file_size: int, path: str) -> bytes:
 
 
 def _table(opened: Opened, path: str, container: str | None) -> TorchFile:
+    if any(map(is_tensor, opened.changed)):
+        what = "changes a tensor after it was made, which torch.save never does"
+        raise MalformedFile(what, why="its values are not those of its storage", path=path)
     chosen = choose(opened.value, path, container)
     tensors: dict[str, StoredTensor] = {}
     expanded = 0
@@ -112,7 +133,6 @@ def _table(opened: Opened, path: str, container: str | None) -> TorchFile:
 
 _HINT_TORCH: Final = "load it with the software that wrote it and save the weights as safetensors"
 _FORMATS: Final = (
-    (257, b"ustar", "is a tar archive, as torch before 0.1.10 wrote it"),
     (0, b"\x89PNG", "is a PNG image"),
     (0, b"\x89HDF\r\n\x1a\n", "is an HDF5 file, as Keras writes it"),
     (0, b"GGUF", "is a GGUF file, not a checkpoint of torch"),
@@ -172,6 +192,9 @@ def scan(read: Read, file_size: int, path: str) -> tuple[FoundGlobal, ...]:
         MalformedFile: It holds no pickle, or is an archive that readers read differently.
     """
     head = _head(read, file_size, path)
+    if is_tar(head):
+        what = "is a pickle and a tar archive" if is_pickled(head) else "is a tar archive"
+        raise MalformedFile(what, why=_TWO_WAYS, path=path)
     if is_zip(head):
         return scan_zip(read, file_size, path)
     try:

@@ -116,7 +116,7 @@ def open_legacy(read: Read, file_size: int, path: str) -> Opened:
             raise streams.damaged(f"storage {printable(storage.key, 80)}", "is missing: a tensor has no values")
         return begins()[storage.key]
 
-    return Opened("legacy", body.value, streams.globals, locate)
+    return Opened("legacy", body.value, streams.globals, locate, body.changed)
 
 
 _DAMAGED: Final = "torch.load finds its storages by it"
@@ -153,12 +153,19 @@ def _check_machine(facts: object, path: str) -> None:
 def _declared(persistent: Iterable[PersistentId], path: str) -> dict[str, Storage]:
     """The storages that the pickle refers to, by key."""
     declared: dict[str, Storage] = {}
+    parts: dict[str, Storage] = {}
     for storage in map(storage_of, persistent):
         if isinstance(storage, Storage):
-            whole = storage._replace(view=None)
+            whole = storage._replace(view=None, view_key=None)
+            if storage.view_key is not None and parts.setdefault(storage.view_key, storage) != storage:
+                place = f"view {printable(storage.view_key, 80)}"
+                raise MalformedFile("is a name of two views", why=_DAMAGED, path=path, place=place)
             if declared.setdefault(storage.key, whole) != whole:
                 place = f"storage {printable(storage.key, 80)}"
                 raise MalformedFile("is a storage of two types or sizes", why=_DAMAGED, path=path, place=place)
+    if both := parts.keys() & declared.keys():  # torch/serialization.py keeps both in one dict
+        place = f"view {printable(min(both), 80)}"
+        raise MalformedFile("is the name of a storage too", why=_DAMAGED, path=path, place=place)
     return declared
 
 

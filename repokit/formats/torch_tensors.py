@@ -135,8 +135,25 @@ def is_tensor(value: Value) -> bool:
     return type(value) is Opaque and type(value.callee) is Global and value.callee in _REBUILT
 
 
-def tensors_below(value: Value) -> Iterator[Opaque]:
-    """The tensors in a value, each container and tensor once; without recursion."""
+class OutOfBudget(Exception):
+    """A search took more steps than any real file needs."""
+
+
+class Budget:
+    """Steps that several searches may take together: containers can hold one another in any number of ways."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
+def tensors_below(value: Value, budget: Budget) -> Iterator[Opaque]:
+    """The tensors in a value, each container and tensor once; without recursion.
+
+    Raises:
+        OutOfBudget: More values were looked at than the budget allows.
+    """
     seen: set[int] = set()
     waiting = [value]
     while waiting:
@@ -147,7 +164,11 @@ def tensors_below(value: Value) -> Iterator[Opaque]:
         if isinstance(value, Opaque) and is_tensor(value):
             yield value
             continue
-        waiting.extend(_held(value))
+        held = list(_held(value))
+        budget.left -= len(held) + 1
+        if budget.left < 0:
+            raise OutOfBudget
+        waiting.extend(item for item in held if isinstance(item, _HOLDERS))
 
 
 _HOLDERS: Final = (tuple, list, Pairs, Unordered, Opaque)
@@ -180,6 +201,8 @@ class Storage(NamedTuple):
         width: Bytes per element.
         elements: How many.
         view: First element and number of elements of the part that is meant, in the legacy format.
+        in_legacy: Whether it is described as in the legacy format, which has one item more.
+        view_key: Names the part: torch takes the first one of each name.
     """
 
     key: str
@@ -187,6 +210,8 @@ class Storage(NamedTuple):
     width: int
     elements: int
     view: tuple[int, int] | None
+    in_legacy: bool = False
+    view_key: str | None = None
 
     @property
     def size(self) -> int:
@@ -210,9 +235,9 @@ def storage_of(value: Value) -> Storage | str:
                 return f"has a storage of {printable(elements, 40)} elements"
             match view:
                 case [] | [None]:
-                    return Storage(key, *STORAGES[name], elements, None)
-                case [(str(), int(begin), int(length))] if 0 <= begin <= begin + length <= elements:
-                    return Storage(key, *STORAGES[name], elements, (begin, length))
+                    return Storage(key, *STORAGES[name], elements, None, bool(view))
+                case [(str(part), int(begin), int(length))] if 0 <= begin <= begin + length <= elements:
+                    return Storage(key, *STORAGES[name], elements, (begin, length), in_legacy=True, view_key=part)
     return "has no storage that torch.save would write"
 
 
@@ -268,6 +293,8 @@ class _Reader(NamedTuple):
             raise _Malformed(f"reaches to element {end:,} of a storage of {limit:,} bytes at {width} each")
         if dtype == "F4":
             shape, strides = _unpaired(shape, strides)
+            if not _is_contiguous(shape, strides):
+                raise _Unsupported("is a view of float4 pairs that do not lie side by side")
         position = begin + first + offset * width
         tensor = StoredTensor(
             self.name, dtype, shape, strides, storage.key, position, begin, storage.size, is_parameter
@@ -283,9 +310,11 @@ def _unwrapped(value: Opaque) -> tuple[Opaque, bool]:
     for _ in range(8):
         kind = _REBUILT[value.callee] if is_tensor(value) else None  # type: ignore[index]
         match kind, value.args:
-            case "wrapped", (Opaque() as inner, *_):
+            case "wrapped", (Opaque() as inner, *rest):
+                _check_attributes(*rest[2:3])  # the state of _rebuild_parameter_with_state
                 is_parameter = is_parameter or value.callee[1] != "Buffer"  # type: ignore[index]
-            case "typed", (Global() as function, Global() as cls, tuple() as args, *_):
+            case "typed", (Global() as function, Global() as cls, tuple() as args, *rest):
+                _check_attributes(*rest[:1])
                 if cls not in _PLAIN_CLASSES:
                     raise _Unsupported(f"is a tensor of the class {printable(cls, 80)}")
                 is_parameter = is_parameter or cls.name == "Parameter"
@@ -355,6 +384,17 @@ def _check_hooks(hooks: Value) -> None:
         case None | Pairs(pairs=[]):
             return
     raise _Malformed("has backward hooks, which torch.save never writes")
+
+
+def _check_attributes(state: Value = None) -> None:
+    """Attributes of a tensor's own are dropped; some of those that every tensor has would put others in its place."""
+    parts = state if type(state) is tuple else (state,)
+    for part in parts:
+        if isinstance(part, Pairs) and any(key in _ATTRIBUTES for key, _ in part.text_items()):
+            raise _Malformed("has an attribute that replaces its values")
+
+
+_ATTRIBUTES: Final = frozenset({"data", "real", "imag", "names", "__class__"})
 
 
 def _check_marks(rest: list[Value] | tuple[Value, ...]) -> None:

@@ -9,6 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from repokit.errors import MalformedFile, UnsupportedSource
 from repokit.formats.inert_pickle import (
+    MAX_OPCODES,
     MAX_PICKLE,
     UnreadablePickle,
     interpret,
@@ -17,11 +18,12 @@ from repokit.formats.inert_pickle import (
     unreadable,
 )
 from repokit.formats.pickle_globals import FoundGlobal, Grade, is_name
-from repokit.formats.pickle_values import PersistentId, Value
+from repokit.formats.pickle_values import Opaque, PersistentId, Value
 from repokit.formats.torch_archive import (
     STORED,
     Archive,
     Member,
+    beginning,
     contents,
     contents_at,
     is_zip,
@@ -29,7 +31,7 @@ from repokit.formats.torch_archive import (
     read_archive,
 )
 from repokit.formats.torch_tensors import Locate, Storage
-from repokit.printable import printable
+from repokit.printable import printable, size
 
 Read = Callable[[int, int], bytes]
 
@@ -44,12 +46,14 @@ class Opened(NamedTuple):
         value: What torch.load would return, inert.
         globals: Everything that its pickles name.
         locate: Where a storage begins in the file.
+        changed: Results of calls that the pickle changes afterwards.
     """
 
     format: Literal["zip", "legacy"]
     value: Value
     globals: tuple[FoundGlobal, ...]
     locate: Locate
+    changed: tuple[Opaque, ...]
 
 
 def open_zip(read: Read, file_size: int, path: str) -> Opened:
@@ -64,9 +68,10 @@ def open_zip(read: Read, file_size: int, path: str) -> Opened:
     except MalformedFile as error:
         raise _with_salvage(error, read, file_size, path) from None
     _refuse_others(archive, path)
+    _refuse_look_alikes(archive, path)
     root = archive.root
     if root is None or (main := archive.members.get(f"{root}/data.pkl")) is None:
-        found = _all_pickles(read, archive, path)
+        found = _all_pickles(read, archive, path, Limits())
         raise unreadable("is a zip archive, but not one of torch.save: it has no data.pkl", found, why=_WHAT, path=path)
     main_read = interpret(contents(read, main, path, MAX_PICKLE), path=path, member=main.name)
     if main_read.end != main.size:
@@ -76,8 +81,10 @@ def open_zip(read: Read, file_size: int, path: str) -> Opened:
     storages = _Storages(read, archive, root, path)
     keys = {f"{root}/data/{key}" for key in map(_key_of, main_read.persistent) if key is not None}
     others = [m for m in archive.members.values() if m.name not in keys and m is not main]
-    found = merged(main_read.globals, *(_scanned(read, member, path) for member in others))
-    return Opened("zip", main_read.value, found, storages.locate)
+    limits = Limits()
+    limits.count(main.size, main_read.opcodes, main_read.globals, path)
+    found = merged(main_read.globals, *(_scanned(read, member, path, limits) for member in others))
+    return Opened("zip", main_read.value, found, storages.locate, main_read.changed)
 
 
 def _key_of(reference: PersistentId) -> str | None:
@@ -88,6 +95,26 @@ def _key_of(reference: PersistentId) -> str | None:
 
 
 _WHAT: Final = "a loader would not find a state dict in it"
+
+
+def _refuse_look_alikes(archive: Archive, path: str) -> None:
+    """Names that differ in case only, or from what torch.save writes: torch finds its members by either.
+
+    mz_zip_reader_locate_file without MZ_ZIP_FLAG_CASE_SENSITIVE: torch takes `DATA.pkl` for `data.pkl` where it meets
+    that first, and `BYTEORDER` for `byteorder`.
+    """
+    seen: dict[str, str] = {}
+    for name in archive.members:
+        folded = name.lower()
+        tail = folded.partition("/")[2]
+        if folded in seen or (tail in _FIXED and name.partition("/")[2] != tail):
+            other = seen.get(folded, tail)
+            what = f"is in the archive beside {printable(other, 80)}" if folded in seen else f"is spelled unlike {tail}"
+            raise MalformedFile(what, why="torch does not tell the two apart", path=path, place=name)
+        seen[folded] = name
+
+
+_FIXED: Final = frozenset({"data.pkl", "byteorder", "version"})
 
 
 def _refuse_others(archive: Archive, path: str) -> None:
@@ -148,6 +175,9 @@ class _Storages:
             MalformedFile: It is missing, or not of the size that the pickle tells.
             UnsupportedSource: It is compressed.
         """
+        if storage.view is not None or storage.in_legacy:
+            what = "is a view of a storage, which only the legacy format has"
+            raise MalformedFile(what, why=_DISAGREE, path=self._path, place=f"data/{printable(storage.key, 80)}")
         known = self._known.get(storage.key)
         if known is None:
             known = self._known[storage.key] = (storage.dtype, storage.size, self._begin(storage))
@@ -180,7 +210,40 @@ _COMPRESSED: Final = "tensors are copied by their place in the file"
 # ------------------------------------------------------------------------------------------------ scanning
 
 
-def scan_zip(read: Read, file_size: int, path: str, *, within: str = "", depth: int = 0) -> tuple[FoundGlobal, ...]:
+class Limits:
+    """What looking into the members of one file, archives in it included, may take together.
+
+    A member may be 200 times as large as what the archive has of it, and an archive itself; a pickle may have as many
+    opcodes as it has bytes.
+    """
+
+    def __init__(self) -> None:
+        self.content = 2 * MAX_PICKLE
+        self.opcodes = 2 * MAX_OPCODES
+
+    def count(self, content: int, opcodes: int, found: tuple[FoundGlobal, ...], path: str) -> None:
+        """Takes off what a member took.
+
+        Raises:
+            UnreadablePickle: Nothing is left; with the globals of that member.
+        """
+        self.content -= content
+        self.opcodes -= opcodes
+        if self.content < 0 or self.opcodes < 0:
+            raise ExhaustedScan(found, path)
+
+
+class ExhaustedScan(UnreadablePickle):
+    """There is more in a file than is looked at."""
+
+    def __init__(self, found: tuple[FoundGlobal, ...], path: str) -> None:
+        super().__init__("holds more than can be looked at", why="no real file does; a bomb does", path=path)
+        self.globals = found
+
+
+def scan_zip(
+    read: Read, file_size: int, path: str, *, within: str = "", depth: int = 0, limits: Limits | None = None
+) -> tuple[FoundGlobal, ...]:
     """Everything that the members of any zip archive name, if they are pickles or archives of pickles.
 
     Args:
@@ -189,6 +252,7 @@ def scan_zip(read: Read, file_size: int, path: str, *, within: str = "", depth: 
         path: For messages.
         within: The member that is the archive, with a slash at its end, where it lies in another one.
         depth: How many archives it lies in.
+        limits: What is left of those of the whole file.
 
     Raises:
         UnreadablePickle: A member is a pickle and cannot be read, or the archive is one that two readers would read
@@ -198,7 +262,7 @@ def scan_zip(read: Read, file_size: int, path: str, *, within: str = "", depth: 
         archive = read_archive(read, file_size, path)
     except MalformedFile as error:
         raise _with_salvage(error, read, file_size, path) from None
-    return _all_pickles(read, archive, path, within=within, depth=depth)
+    return _all_pickles(read, archive, path, limits or Limits(), within=within, depth=depth)
 
 
 def _with_salvage(error: MalformedFile, read: Read, file_size: int, path: str) -> UnreadablePickle:
@@ -207,7 +271,7 @@ def _with_salvage(error: MalformedFile, read: Read, file_size: int, path: str) -
 
 
 def _all_pickles(
-    read: Read, archive: Archive, path: str, *, within: str = "", depth: int = 0
+    read: Read, archive: Archive, path: str, limits: Limits, *, within: str = "", depth: int = 0
 ) -> tuple[FoundGlobal, ...]:
     groups: list[tuple[FoundGlobal, ...]] = []
     broken: MalformedFile | None = None
@@ -215,7 +279,10 @@ def _all_pickles(
         if _STORAGE.fullmatch(member.name):
             continue  # raw values, which no loader unpickles
         try:
-            groups.append(_scanned(read, member, path, within=within, depth=depth))
+            groups.append(_scanned(read, member, path, limits, within=within, depth=depth))
+        except ExhaustedScan as error:
+            error.globals = merged(*groups, error.globals)
+            raise
         except MalformedFile as error:
             broken = broken or error
             groups.append(error.globals if isinstance(error, UnreadablePickle) else ())
@@ -231,37 +298,55 @@ _STORAGE: Final = re.compile(r"[^/]+/data/[0-9]+")
 _PICKLE_NAME: Final = re.compile(r".*\.(?:pkl|pickle|joblib|dill)", re.IGNORECASE)
 
 
-def _scanned(read: Read, member: Member, path: str, *, within: str = "", depth: int = 0) -> tuple[FoundGlobal, ...]:
+def _scanned(
+    read: Read, member: Member, path: str, limits: Limits, *, within: str = "", depth: int = 0
+) -> tuple[FoundGlobal, ...]:
     """What a member names if it is a pickle, by its name or by its contents; () where it is none.
 
     Raises:
         UnreadablePickle: It is a pickle, and cannot be read.
     """
     by_name = _PICKLE_NAME.fullmatch(member.name) is not None
-    unlikely = member.size > MAX_OTHER and not by_name and member.method == STORED
-    if unlikely and not is_pickled(read(contents_at(read, member, path), 128)):
-        return ()
+    if member.size > MAX_OTHER and not by_name:
+        head = beginning(read, member, path)
+        if is_zip(head):
+            what = f"is an archive of {size(member.size)} in another"
+            raise unreadable(what, (), why=_WHAT, path=path, place=within + member.name)
+        if not is_pickled(head):
+            return ()
+    limits.count(min(member.size, MAX_PICKLE), _MEMBER, (), path)
     data = contents(read, member, path, MAX_PICKLE)
     name = within + member.name
     if is_zip(data[:4]):
-        return _inner_archive(data, name, path, depth)
+        return _inner_archive(data, name, path, limits, depth)
     if (start := pickle_in_array(data[:512])) is None:
         return ()
     try:
         streams = interpret_all(data, path=path, member=name, start=start)
     except UnreadablePickle as error:
+        limits.count(0, error.opcodes, error.globals, path)
         attack = any(one.grade is Grade.EXECUTES and is_name(one.module, one.name) for one in error.globals)
         if by_name or start or is_pickled(data) or attack:
             raise
         return ()  # text, or values of something else
-    return merged(*(stream.globals for stream in streams))
+    found = merged(*(stream.globals for stream in streams))
+    limits.count(0, sum(stream.opcodes for stream in streams), found, path)
+    return found
 
 
-def _inner_archive(data: bytes, name: str, path: str, depth: int) -> tuple[FoundGlobal, ...]:
+_MEMBER: Final = 100  # opcodes that could be carried out while a member is opened
+
+
+def _inner_archive(data: bytes, name: str, path: str, limits: Limits, depth: int) -> tuple[FoundGlobal, ...]:
     if depth >= MAX_ARCHIVES:
         raise unreadable("lies in too many archives to be looked at", (), why=_WHAT, path=path, place=name)
     inside = scan_zip(
-        lambda offset, length: data[offset : offset + length], len(data), path, within=f"{name}/", depth=depth + 1
+        lambda offset, length: data[offset : offset + length],
+        len(data),
+        path,
+        within=f"{name}/",
+        depth=depth + 1,
+        limits=limits,
     )
     return tuple(one if one.member.startswith(name) else one._replace(member=f"{name}/{one.member}") for one in inside)
 
@@ -294,7 +379,7 @@ def salvaged(read: Read, file_size: int, path: str) -> tuple[FoundGlobal, ...]:
     for found in islice(re.finditer(rb"PK\x03\x04", data), MAX_LOCAL):
         begin = local_contents(data, found.start())
         try:
-            groups.append(interpret(data, path=path, start=begin).globals)
+            groups.append(interpret(data[: begin + MAX_TRIED], path=path, start=begin).globals)
         except UnreadablePickle as error:
             groups.append(tuple(one for one in error.globals if one.grade is Grade.EXECUTES))
     return merged(*groups)
@@ -302,4 +387,5 @@ def salvaged(read: Read, file_size: int, path: str) -> tuple[FoundGlobal, ...]:
 
 MAX_ARCHIVES: Final = 3  # archives in archives that are looked into
 MAX_SALVAGE: Final = 4 * 1024 * 1024
-MAX_LOCAL: Final = 64  # local headers that are tried
+MAX_LOCAL: Final = 16  # local headers that are tried
+MAX_TRIED: Final = 256 * 1024  # bytes behind each

@@ -7,7 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from repokit.errors import MalformedFile, UnsupportedSource
-from repokit.formats.signature import LFS_POINTER, is_pickle
+from repokit.formats.inert_pickle import UnreadablePickle, interpret
+from repokit.formats.pickle_globals import is_name
+from repokit.formats.signature import LFS_POINTER, identify, is_pickle
+from repokit.formats.torch_archive import read_archive
 from repokit.formats.torch_file import read_torch_file, scan
 from repokit.repo.source import Kind
 from repokit.repo.training_state import in_checkpoint, is_part, is_training_state
@@ -18,15 +21,18 @@ if TYPE_CHECKING:
     from repokit.formats.torch_file import FoundGlobal, TorchFile
     from repokit.repo.repository import Repository
 
-# Names under which libraries look for weights: transformers, PEFT, diffusers. `.bin` alone says nothing: ggml,
-# OpenVINO and CTranslate2 use it too.
+# Names under which libraries look for weights: transformers, PEFT, diffusers; Meta's own in `original/`. `.bin` alone
+# says nothing: ggml, OpenVINO and CTranslate2 use it too.
 _WEIGHTS: Final = re.compile(
     r"(?:^|/)(?:pytorch_model|adapter_model|diffusion_pytorch_model|pytorch_lora_weights)[^/]*\.(?:bin|pt|pth)$"
-    r"|^[^/]*\.(?:pt|pth|ckpt)$"
+    r"|^(?:original/)?[^/]*\.(?:pt|pth|ckpt)$"
 )
 # Formats with a signature of their own, which other rules hold their files against.
 _SIGNED: Final = re.compile(r"\.(?:safetensors|gguf)$")
 _TORCH_NAME: Final = re.compile(r"\.(?:bin|pt|pth|ckpt)$")
+_PICKLE_NAME: Final = re.compile(r"\.(?:bin|pt|pth|ckpt|pkl|pickle|joblib|dill)$", re.IGNORECASE)
+_LOOKED_AT: Final = 64 * 1024  # bytes of a file that may be a pickle of protocol 0 or 1, which has no signature
+_TAIL: Final = 64 * 1024  # bytes of an archive whose directory cannot be read
 # The number of a shard: `pytorch_model-00001-of-00002.bin`.
 _SHARD: Final = re.compile(r"-\d+-of-\d+(?=\.)")
 
@@ -72,8 +78,42 @@ class Pickles:
 
     @property
     def readable(self) -> list[str]:
-        """Every file that is a pickle here, state of a training run included."""
-        return self._repository.remember(("pickles", "readable"), lambda: list(self._begun()))
+        """Every file that is a pickle here, state of a training run included; also what does not begin like one."""
+        return self._repository.remember(("pickles", "readable"), self._readable)
+
+    def _readable(self) -> list[str]:
+        known = dict.fromkeys(self._begun())
+        files = self._repository.files
+        others = [path for path in files if files[path].kind is Kind.FILE and path not in known]
+        return [*known, *(path for path in others if not _SIGNED.search(path) and self._is_hidden(path))]
+
+    def _is_hidden(self, path: str) -> bool:
+        """Whether torch.load or pickle would run a file that does not begin like a pickle, or not only like one."""
+        head = self._repository.head(path)
+        if head.startswith(b"PK\x03\x04"):
+            return self._holds_checkpoint(path)
+        ambiguous = head[:1] == b"\x80" and head[1:2] in {b"\x02", b"\x03", b"\x04", b"\x05"}
+        if not ambiguous and (not _PICKLE_NAME.search(path) or identify(head) is not None):
+            return False
+        return self._names_something(path)
+
+    def _holds_checkpoint(self, path: str) -> bool:
+        """Whether an archive has a `data.pkl` in a folder, wherever it lies among the members."""
+        read, size = partial(self._repository.source.read, path), self._repository.files[path].size
+        try:
+            names = list(read_archive(read, size, path).members)
+        except MalformedFile:
+            return b"/data.pkl" in read(max(0, size - _TAIL), min(size, _TAIL)).lower()
+        return any(name.lower().partition("/")[2] == "data.pkl" for name in names)
+
+    def _names_something(self, path: str) -> bool:
+        """Whether the beginning of a file, taken as a pickle, names a global: values of weights do not."""
+        beginning = self._repository.source.read(path, 0, min(_LOOKED_AT, self._repository.files[path].size))
+        try:
+            found = interpret(beginning, path=path).globals
+        except UnreadablePickle as error:
+            found = error.globals
+        return any(is_name(one.module, one.name) for one in found)
 
     def globals(self, path: str) -> tuple[FoundGlobal, ...]:
         """Everything that the pickles of a file name.

@@ -304,3 +304,12 @@ def test_noise_raises_only_our_errors(noise):
         read(b"GGUF\3\0\0\0" + noise)
     except InputError:
         return
+
+
+def test_arrays_that_all_differ_are_not_held_against_each_other():
+    """A file may have 100,000 of one type and length; only the first few are remembered."""
+    known = {}
+    keys = [f"a{number:02}".encode() for number in range(20)]
+    arrays = [struct.pack("<Q3sIIQ999xB", 3, key, 9, 0, 1000, number) for number, key in enumerate(keys)]
+    read(b"GGUF" + struct.pack("<IQQ", 3, 0, len(arrays)) + b"".join(arrays), known)
+    assert len(known[0, 1000]) < len(arrays)

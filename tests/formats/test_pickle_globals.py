@@ -79,6 +79,11 @@ RUNS = [
     ("dill._dill", "_create_function"),
     ("cloudpickle.cloudpickle", "_make_function"),
     ("pip", "main"),
+    ("torch.ao.quantization.fx.graph_module", "GraphModule"),
+    ("torch.ao.quantization.quantize_fx", "GraphModule"),
+    ("transformers.trainer_pt_utils", "StreamHandler"),
+    ("accelerate.accelerator", "MethodType"),
+    ("torch.distributed._shard.checkpoint.filesystem", "FileSystemReader"),
 ]
 
 
@@ -131,6 +136,16 @@ def test_a_nested_class_is_no_more_than_unknown():
 )
 def test_functions_of_known_packages_are_not_vouched_for(module):
     assert grade(module, "launch") is Grade.UNKNOWN
+
+
+@pytest.mark.parametrize("name", ["importlib", "torch", "warnings", "handle_torch_function", "boolean_dispatch"])
+def test_what_stands_beside_the_activations_is_not_vouched_for(name):
+    assert grade("torch.nn.functional", name) is Grade.UNKNOWN
+
+
+@pytest.mark.parametrize("name", ["gelu", "silu", "relu"])
+def test_activations_are_known_to_be_inert(name):
+    assert grade("torch.nn.functional", name) is Grade.INERT_KNOWN
 
 
 def test_a_package_whose_name_begins_like_a_known_one_is_unknown():

@@ -149,6 +149,14 @@ def test_pairs_of_float4_are_counted_as_elements():
     assert (found.dtype, found.shape, found.strides, found.size) == ("F4", (4, 8), (8, 1), 16)
 
 
+def test_every_other_row_of_float4_pairs_is_unsupported():
+    stored = storage("UntypedStorage", "0", 16, module="torch.storage")
+    more = (name("torch", "float4_e2m1fn_x2"),)
+    part = tensor((2, 4), (8, 1), stored=stored, more=more, function="_rebuild_tensor_v3")
+    with pytest.raises(UnsupportedSource, match="side by side"):
+        opened(torch_zip(state(w=part)))
+
+
 def test_a_long_legacy_pickle_is_read_in_pieces():
     padding = list_of(*(text("x" * 1000) for _ in range(3000)))
     content = legacy(dict_of(("model", STATE), ("log", padding)))

@@ -204,7 +204,6 @@ TRUE_ERRORS = {
     "qwen2_5_vl": {"CFG103", "GEN102", "TOK111"},
     "qwen2_vl": {"CFG103", "GEN102", "TOK111"},
     "qwen3_vl": {"TOK111"},
-    "siglip": {"CFG103"},
     "trainer-output-dir": {"FIL201"},
     "whisper": {"GEN103"},
 }
