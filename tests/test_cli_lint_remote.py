@@ -200,8 +200,16 @@ def test_a_file_with_the_name_of_the_owner_is_in_nobodys_way(publish, lint, tmp_
     assert lint(REPO).returncode == 0
 
 
+@pytest.fixture
+def ctrl_c():
+    """A shell starts what runs in its background deaf to Ctrl-C, and children inherit that: the command here is not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("part", ["/revision/", "/config.json"])
-def test_ctrl_c_ends_it_while_the_hub_says_nothing(part, publish, hub, environment, tmp_path):
+def test_ctrl_c_ends_it_while_the_hub_says_nothing(part, publish, hub, environment, tmp_path, ctrl_c):
     publish(REPO, sharded())
     waiting, released = threading.Event(), threading.Event()
     given_up = []
