@@ -208,8 +208,9 @@ def ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("part", ["/revision/", "/config.json"])
-def test_ctrl_c_ends_it_while_the_hub_says_nothing(part, publish, hub, environment, tmp_path, ctrl_c):
+def test_ctrl_c_ends_it_while_the_hub_says_nothing(part, publish, hub, environment, tmp_path):
     publish(REPO, sharded())
     waiting, released = threading.Event(), threading.Event()
     given_up = []
