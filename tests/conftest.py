@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from repokit.linter.examples import Example
+    from repokit.linter.finding import Report
     from repokit.rehearsal import Hub
+    from repokit.repo.worker import Worker
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -138,3 +141,30 @@ def publish(hub: Hub) -> Publish:
         return hub.storage.commit(key, revision, additions, Message("rehearsal", "files"))
 
     return publish
+
+
+@pytest.fixture(scope="session")
+def worker() -> Iterator[Worker]:
+    """One worker for all examples: starting one takes longer than most rules."""
+    from repokit.repo.worker import Worker
+
+    with Worker() as shared:
+        yield shared
+
+
+@pytest.fixture(scope="session")
+def report_of(worker: Worker) -> Callable[[Example], Report]:
+    """What the whole table of rules says about an example; worked out once for all tests that ask."""
+    from repokit.linter.engine import lint
+    from repokit.repo.repository import Repository
+
+    known: dict[int, Report] = {}
+
+    def report(example: Example) -> Report:
+        if id(example) not in known:
+            repository = Repository(example.source())
+            repository._worker = worker
+            known[id(example)] = lint(repository)
+        return known[id(example)]
+
+    return report

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from repokit.errors import MissingInput, RevisionNotFound, UsageError
-from repokit.hub.address import parse
 from repokit.printable import printable
 from repokit.repo.directory import Directory
 from repokit.repo.repository import Repository
@@ -73,6 +72,8 @@ def address_of(target: str | Path) -> Address | None:
     text = str(target)
     if _exists(Path(target)) or _in_a_folder(text):
         return None
+    from repokit.hub.address import parse
+
     return parse(text)
 
 

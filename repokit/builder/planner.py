@@ -161,21 +161,23 @@ class _Planner:
 
     def _documents(self, planned: PlannedWeights, carried: dict[str, tuple[Path, str]]) -> Iterator[WriteText]:
         """config.json and generation_config.json: written where something changes in them, else carried over."""
-        repository, config = self.checkpoint.repository, self.checkpoint.config
-        if not repository.has(GENERATION_CONFIG) and self.checkpoint.described_by.has(GENERATION_CONFIG):
-            repository = self.checkpoint.described_by
-            checkpoint, name = self._origin(self.recipe.config, Role.CONFIG)
-            carried[GENERATION_CONFIG] = (checkpoint.place(GENERATION_CONFIG), name)
+        described, origin = self._origin(self.recipe.config, Role.CONFIG)
+        config = described.repository.config
         assert config is not None  # noqa: S101 - check_supported refuses a checkpoint without one
         edited = documents.edited_config(config, dtype=planned.wanted_dtype, compat=self.recipe.compat)
-        carried |= {} if edited else self._config_file()
-        raw = None if repository.generation_config is None else repository.generation_config.raw
-        merged = documents.merged_generation_config(raw, self.recipe.generation_config)
-        for path, content in ((CONFIG, edited), (GENERATION_CONFIG, merged)):
+        # Of a checkpoint that is weights alone it comes with config.json.
+        own = origin == "source" or self.checkpoint.repository.has(GENERATION_CONFIG)
+        generates, whose = (self.checkpoint, "source") if own else (described, origin)
+        found = generates.repository.generation_config
+        merged = documents.merged_generation_config(None if found is None else found.raw, self.recipe.generation_config)
+        for path, content, checkpoint, name in (
+            (CONFIG, edited, described, origin),
+            (GENERATION_CONFIG, merged, generates, whose),
+        ):
             if content is not None:
-                yield WriteText(path=path, content=content, origin="source, recipe")
-            elif repository.has(path) and path not in carried:
-                carried[path] = (self.checkpoint.place(path), "source")
+                yield WriteText(path=path, content=content, origin=f"{name}, recipe")
+            elif checkpoint.repository.has(path):
+                carried[path] = (checkpoint.place(path), name)
 
     def _carried(self) -> dict[str, tuple[Path, str]]:
         """Files taken over byte for byte, by their path in the output."""
@@ -190,10 +192,6 @@ class _Planner:
             carried |= self._from(role, origin)
         carried |= self._code()
         return carried | {path: (self.checkpoint.place(path), "source") for path in self._included(carried)}
-
-    def _config_file(self) -> dict[str, tuple[Path, str]]:
-        checkpoint, name = self._origin(self.recipe.config, Role.CONFIG)
-        return {CONFIG: (checkpoint.place(CONFIG), name)}
 
     def _code(self) -> dict[str, tuple[Path, str]]:
         """The import closure of auto_map, from where config.json is."""

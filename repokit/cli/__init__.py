@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,36 +66,25 @@ def _options(
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code; every error is printed as what, why and what next."""
+    Console.latest = None
     try:
         result = app(args=None if arguments is None else list(arguments), standalone_mode=False)
     except KeyboardInterrupt:
         return _interrupted()
     except RepokitError as error:
-        return _failed(error, arguments)
+        Console.of_command().error(error)
+        return error.exit_code
     except Exception as error:
         if (code := _usage(error)) is not None:
             return code
         if os.environ.get("REPOKIT_DEBUG"):
             raise
-        outside = isinstance(error, OSError) and error.errno in _OUTSIDE
-        return _failed(_refused(error) if outside else _internal(error), arguments)  # type: ignore[arg-type]
+        refused = isinstance(error, OSError) and error.errno in _OUTSIDE
+        Console.of_command().error(_refused(error) if refused else _internal(error))  # type: ignore[arg-type]
+        return InternalError.exit_code
     if result == INTERRUPTED:  # what typer makes of Ctrl-C inside a command
         return _interrupted()
     return result if isinstance(result, int) else 0
-
-
-def _failed(error: RepokitError, arguments: Sequence[str] | None) -> int:
-    """Says what happened: to people on stderr, and to a program that asked for JSON in a document too."""
-    Console().error(error)
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    named = [word.rpartition("=")[2] for word in words if word.startswith("--format=")]
-    named += [after for word, after in pairwise(words) if word == "--format"]
-    if "--json" in words or (named or [os.environ.get("REPOKIT_FORMAT", "")])[-1] == "json":
-        import json
-
-        parts = {key: getattr(error, key) for key in ("what", "why", "hint", "path", "place")}
-        Console().data(json.dumps({"error": {"kind": type(error).__name__, **parts}}, ensure_ascii=False))
-    return error.exit_code
 
 
 def _interrupted() -> int:

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from repokit.printable import printable, size
 
@@ -55,9 +55,17 @@ def chosen(format_: Format, *, json_: bool, quiet: bool) -> Format:
 class Console:
     """Prints for one command."""
 
+    latest: ClassVar[Console | None] = None
+
     def __init__(self, format_: Format = Format.TEXT) -> None:
         self.format = format_
         self._progress: Progress | None = None
+        Console.latest = self
+
+    @classmethod
+    def of_command(cls) -> Console:
+        """The console of the command that runs: an error that ends it is told in its format."""
+        return cls.latest or cls()
 
     def data(self, text: str) -> None:
         """A line, or lines, of what was asked for."""
@@ -101,7 +109,10 @@ class Console:
         _on_stderr(text + "\n")
 
     def error(self, error: RepokitError) -> None:
-        """What happened, why it bites, what to do next."""
+        """What happened, why it bites, what to do next; a program that asked for JSON gets it as a document too."""
+        if self.format is Format.JSON:
+            parts = {key: getattr(error, key) for key in ("what", "why", "hint", "path", "place")}
+            self.data(json.dumps({"error": {"kind": type(error).__name__, **parts}}, ensure_ascii=False))
         lines = [f"{styled('error', 'error', sys.stderr)}: {printable(error, 1000)}"]
         for word, text in (("why", error.why), ("next", error.hint)):
             if text:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Names under which libraries look for weights: transformers, PEFT, diffusers; Meta's own in `original/`. `.bin` alone
 # says nothing: ggml, OpenVINO and CTranslate2 use it too.
-_WEIGHTS: Final = re.compile(
+WEIGHTS: Final = re.compile(
     r"(?:^|/)(?:pytorch_model|adapter_model|diffusion_pytorch_model|pytorch_lora_weights)[^/]*\.(?:bin|pt|pth)$"
     r"|^(?:original/)?[^/]*\.(?:pt|pth|ckpt)$"
 )
@@ -54,7 +54,7 @@ class Pickles:
         return self._repository.remember(("pickles", "weights"), self._weights)
 
     def _weights(self) -> list[str]:
-        named = [path for path in self._repository.files if _WEIGHTS.search(path) and not left_by_training(path)]
+        named = [path for path in self._repository.files if WEIGHTS.search(path) and not left_by_training(path)]
         heads = {path: self._repository.head(path) for path in named}
         return [path for path, head in heads.items() if is_pickle(head) or head.startswith(LFS_POINTER)]
 

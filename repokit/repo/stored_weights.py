@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from repokit.errors import InputError
 from repokit.formats.ggml_types import GGML_TYPES
+from repokit.repo.pickles import WEIGHTS
 from repokit.repo.training_state import in_checkpoint, is_training_state
 
 if TYPE_CHECKING:
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 SAFETENSORS: Final = "safetensors"
 GGUF: Final = "GGUF"
 PICKLE: Final = "pickle"
-
-# Names under which libraries look for what torch.save wrote: transformers, PEFT, diffusers; others at the top only.
-_PICKLED: Final = re.compile(
-    r"(?:.*/)?(?:pytorch_model|adapter_model|diffusion_pytorch_model)[^/]*\.bin|[^/]+\.(?:pt|pth|ckpt)"
-)
 
 
 class TensorRow(NamedTuple):
@@ -103,7 +98,7 @@ def _safetensors(repository: Repository) -> tuple[str, ...]:
 
 def _pickled(repository: Repository) -> StoredWeights | None:
     """Interpreted, never loaded. What holds no tensors that can be read has a size all the same."""
-    paths = tuple(path for path in repository.files if _PICKLED.fullmatch(path) and not is_leftover(path))
+    paths = tuple(path for path in repository.files if WEIGHTS.search(path) and not is_leftover(path))
     if not paths:
         return None
     try:

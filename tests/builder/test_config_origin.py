@@ -76,3 +76,9 @@ def test_the_generation_config_comes_with_the_config(lightning, workshop):
     (lightning / "generation_config.json").write_text('{"eos_token_id": 2}')
     workshop.build(source="./run/last.ckpt", config={"from": "./base"})
     assert json.loads(workshop.read("generation_config.json")) == {"eos_token_id": 2}
+
+
+def test_values_of_the_recipe_win_over_the_generation_config_of_the_base(lightning, workshop):
+    (lightning / "generation_config.json").write_text('{"eos_token_id": 2, "top_k": 5}')
+    workshop.build(source="./run/last.ckpt", config={"from": "./base"}, generation_config={"eos_token_id": 3})
+    assert json.loads(workshop.read("generation_config.json")) == {"eos_token_id": 3, "top_k": 5}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
 
-from repokit.linter.engine import lint
 from repokit.linter.examples import Example
-from repokit.linter.finding import Report
 from repokit.repo.repository import Repository
 from repokit.repo.source import Entry, Source
 from repokit.repo.worker import Worker
@@ -36,13 +34,6 @@ class Recording:
         return self.source.read(path, offset, length)
 
 
-@pytest.fixture(scope="session")
-def worker() -> Iterator[Worker]:
-    """One worker for all examples: starting one takes longer than most rules."""
-    with Worker() as shared:
-        yield shared
-
-
 @pytest.fixture
 def opened(worker: Worker) -> Open:
     """The repository of an example."""
@@ -53,21 +44,6 @@ def opened(worker: Worker) -> Open:
         return repository
 
     return open_example
-
-
-@pytest.fixture(scope="session")
-def report_of(worker: Worker) -> Callable[[Example], Report]:
-    """What the whole table says about an example; worked out once for all tests that ask."""
-    known: dict[int, Report] = {}
-
-    def report(example: Example) -> Report:
-        if id(example) not in known:
-            repository = Repository(example.source())
-            repository._worker = worker
-            known[id(example)] = lint(repository)
-        return known[id(example)]
-
-    return report
 
 
 @pytest.fixture

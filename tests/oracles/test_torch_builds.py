@@ -42,7 +42,7 @@ def state_dict() -> dict[str, torch.Tensor]:
             f"{dtype}.scalar": whole[1, 1],
             f"{dtype}.empty": whole[:0],
         }
-    found["parameter"] = torch.nn.Parameter(torch.randn(3, 4))
+    found["parameter"] = torch.nn.Parameter(torch.arange(12.0).reshape(3, 4))
     return found
 
 
@@ -97,17 +97,10 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])
 @pytest.mark.parametrize("container", CONTAINERS)
-def test_every_tensor_is_the_one_that_torch_loads(folder, container, zipped):
+def test_every_tensor_is_the_one_that_torch_saved(folder, container, zipped):
     place = folder / "source" / "pytorch_model.bin"
     torch.save(CONTAINERS[container](state_dict()), place, _use_new_zipfile_serialization=zipped)
-    assert_equal(read(build(folder)), state_dict() | {"parameter": read(folder / "out")["parameter"]})
-
-
-@pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])
-def test_a_parameter_is_its_tensor(folder, zipped):
-    state = state_dict()
-    torch.save(state, folder / "source" / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
-    assert bits(read(build(folder))["parameter"]) == bits(state["parameter"])
+    assert_equal(read(build(folder)), state_dict())
 
 
 @pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])

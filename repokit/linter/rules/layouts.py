@@ -155,15 +155,13 @@ class MissingComponent(Rule):
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
+        index = repository.document(PIPELINE)
+        if index is None:
+            return
         from repokit.schema.diffusers import components
 
-        index = repository.document(PIPELINE)
-        for part in components(index.raw) if index is not None else ():
-            if (
-                index is None
-                or part.library is None
-                or (what := lack(repository, part.name, part.class_name or "")) is None
-            ):
+        for part in components(index.raw):
+            if part.library is None or (what := lack(repository, part.name, part.class_name or "")) is None:
                 continue
             message = f"lists the part {printable(part.name, 40)} ({printable(part.class_name, 60)}), {what}"
             hint = f"upload the folder, or write [null, null] for it; {SAVE}"
@@ -259,9 +257,11 @@ class MissingModule(Rule):
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
+        if not repository.has(MODULES):
+            return
         from repokit.schema.sentence_transformers import CONFIG_FILES, WEIGHTED, is_of_library
 
-        raw = repository.json(MODULES) if repository.has(MODULES) else None
+        raw = repository.json(MODULES)
         for number, entry in enumerate(raw if isinstance(raw, list) else ()):
             path, kind = (entry.get("path"), entry.get("type")) if isinstance(entry, dict) else (None, None)
             if not isinstance(path, str) or not isinstance(kind, str) or not path or not is_of_library(kind):
