@@ -21,7 +21,6 @@ from repokit.formats.tensors import DTYPE_BITS, TORCH_NAMES
 from repokit.printable import printable
 
 _CPU: Final = {1, 3, 13}  # kDLCPU, and host memory pinned by CUDA or shared by it (kDLCUDAHost, kDLCUDAManaged)
-_NUMPY_NAMES: Final = {"bool_": "bool", "float8_e8m0fnu": "float8_e8m0fnu"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def described(name: str, array: Any) -> tuple[str, tuple[int, ...]]:  # noqa: AN
         what = f"{printable(name)} is no array: {printable(type(array).__name__)}"
         raise UnsupportedSource(what, hint="give a mapping of names to tensors, such as model.state_dict()")
     spelled = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
-    found = TORCH_NAMES.get(_NUMPY_NAMES.get(spelled, spelled))
+    found = TORCH_NAMES.get(spelled)
     if found is None:
         what = f"{printable(name)} has the dtype {printable(dtype)}, which safetensors does not have"
         raise UnsupportedSource(what, hint="cast it, or leave it out of the mapping")

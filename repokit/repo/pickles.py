@@ -65,7 +65,7 @@ class Pickles:
 
     def _strays(self) -> list[str]:
         known = set(self.weights)
-        return [path for path in self._begun() if path not in known and not left_by_training(path)]
+        return [path for path in self.readable if path not in known and not left_by_training(path)]
 
     def _begun(self) -> Iterator[str]:
         """Every file that begins like a pickle, or like a zip archive that torch.save wrote."""
