@@ -57,6 +57,17 @@ PLANTED = [
     ("repo/chat_template.py", "import jinja2", "repokit.repo.chat_template -> jinja2"),
     ("api/linting.py", "import typer", "repokit.api.linting -> typer"),
     ("formats/paths.py", "import repokit.repo.source", "repokit.formats.paths -> repokit.repo.source"),
+    ("architectures/live.py", "import transformers", "repokit.architectures.live -> transformers"),
+    (
+        "architectures/member.py",
+        "import repokit.formats.paths",
+        "repokit.architectures.member -> repokit.formats.paths",
+    ),
+    (
+        "linter/engine.py",
+        "import repokit.architectures.deriver",
+        "repokit.linter.engine -> repokit.architectures.deriver",
+    ),
     ("builder/build.py", "import repokit.linter.engine", "repokit.builder.build -> repokit.linter.engine"),
     ("repo/source.py", "import repokit.builder", "repokit.repo.source -> repokit.builder"),
 ]
