@@ -3,6 +3,7 @@
 reading    a target becomes a repository
 inspecting what a repository is
 linting    lint, and the gate of the others
+skeletons  the tensors of a class that the data does not cover, from the installed transformers
 recipes    the recipe that is meant
 building   init, plan, build
 pushing    push, demo
@@ -17,6 +18,7 @@ from repokit.api.linting import Gate, Linted, lint, selection_of, settings_for
 from repokit.api.pushing import PushRequest, demo, push, push_request
 from repokit.api.reading import open_repository
 from repokit.api.recipes import PYPROJECT, RECIPE, read_recipe
+from repokit.api.skeletons import live_skeleton
 from repokit.api.verifying import LoadGate, check_load, verify
 from repokit.errors import InternalError, Stopped
 from repokit.linter.finding import Severity
@@ -43,6 +45,7 @@ __all__ = [
     "inspect",
     "inspected",
     "lint",
+    "live_skeleton",
     "open_repository",
     "plan",
     "push",

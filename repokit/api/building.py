@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from repokit.api.linting import Gate, selection_of
 from repokit.api.recipes import RECIPE, read_recipe
+from repokit.api.skeletons import live
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -42,6 +43,7 @@ def plan(
     kept: Collection[str] = (),
     name: str = RECIPE,
     tensors: Mapping[str, Any] | None = None,
+    live_skeleton: bool = False,
 ) -> Plan:
     """What a build would do. Nothing is written.
 
@@ -53,15 +55,24 @@ def plan(
         name: Of the recipe, for messages.
         tensors: The weights, by name: arrays of any library that has DLPack, numpy's interface or the buffer protocol.
             The rest comes from the source; weights that lie there are not read.
+        live_skeleton: Ask the installed transformers for the names of an architecture that the data does not cover.
 
     Raises:
+        UsageError: It is not installed.
         RepokitError: See repokit.builder.planner.make_plan.
     """
     from repokit.builder.planner import make_plan
 
     if output is not None:
         recipe = recipe.model_copy(update={"output": str(Path(output).absolute())})
-    return make_plan(recipe, folder=Path(folder), kept=kept, recipe_name=name, given=_given(tensors))
+    return make_plan(
+        recipe,
+        folder=Path(folder),
+        kept=kept,
+        recipe_name=name,
+        given=_given(tensors),
+        live=live() if live_skeleton else None,
+    )
 
 
 def build(

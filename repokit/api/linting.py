@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repokit.api.bases import give_base
 from repokit.api.reading import Read, address_of, open_repository, read_of
 from repokit.api.recipes import PYPROJECT, RECIPE, read_recipe, recipe_of
+from repokit.api.skeletons import live
 from repokit.errors import InputError, InternalError, MissingInput, Stopped, UsageError
 from repokit.linter.finding import Finding, Report, Severity
 from repokit.linter.selection import Ignore, Selection
@@ -31,11 +33,13 @@ class Linted:
 
     Attributes:
         read: What was read of the Hub; None for a directory.
+        base: Where the config of an adapter's base model is from, or why it is not known; None without an adapter.
     """
 
     report: Report
     locate: Locate
     read: Read | None = None
+    base: str | None = None
 
 
 def lint(
@@ -44,19 +48,34 @@ def lint(
     selection: Selection | None = None,
     token: str | None = None,
     progress: Progress | None = None,
+    live_skeleton: bool = False,
+    base: str | Path | None = None,
 ) -> Linted:
     """Checks a directory, or a revision on the Hub without its weights; see `open_repository`.
 
+    Args:
+        target: See `open_repository`.
+        selection: Which rules, which findings.
+        token: For the Hub.
+        progress: Told of stages.
+        live_skeleton: Ask the installed transformers which tensors a class has that the data does not cover.
+        base: The folder of the base model of an adapter, against which it is held; None: the folder that the adapter
+            names, where it is here, or the config.json beside the adapter.
+
     Raises:
-        MissingInput, UsageError: The target, or a rule that the selection names, does not exist.
+        MissingInput, UsageError: The target, or a rule that the selection names, does not exist; or the extra `load`
+            is not installed, which a live skeleton needs.
         RevisionNotFound, NotAuthorized, HubUnreachable: The Hub does not give it.
     """
+    derive = live() if live_skeleton else None
     with open_repository(target, token=token, progress=progress) as repository:
+        repository.live = derive
         if not repository.holds_model:
             what = "holds no model: no config.json and no weights at its top"
             raise MissingInput(what, path=str(target), hint="name the directory, or the revision, of one model")
+        origin = give_base(repository, base)
         linted = _lint(repository, selection or Selection())
-        return replace(linted, read=read_of(repository))
+        return replace(linted, read=read_of(repository), base=origin)
 
 
 def _lint(repository: Repository, selection: Selection) -> Linted:
@@ -115,13 +134,22 @@ def selection_of(lint_settings: Lint) -> Selection:
 class Gate:
     """Lints on behalf of a build or a push and stops it at errors; keeps the last report for the screen."""
 
-    def __init__(self, selection: Selection, fail_on: Severity = Severity.ERROR) -> None:
+    def __init__(
+        self, selection: Selection, fail_on: Severity = Severity.ERROR, *, live_skeleton: bool = False
+    ) -> None:
+        """A gate for several looks at one repository; see `lint` for live_skeleton.
+
+        Raises:
+            UsageError: What a live skeleton needs is not installed.
+        """
         self.selection = selection
         self.fail_on = fail_on
+        self.live = live() if live_skeleton else None
         self.last: Linted | None = None
 
     def __call__(self, source: Source, stage: str) -> None:
         with Repository(source) as repository:
+            repository.live = self.live
             self.last = _lint(repository, self.selection)
         report = self.last.report
         if stopping := report.at_least(self.fail_on):

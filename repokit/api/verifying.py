@@ -80,7 +80,14 @@ class LoadGate(Gate):
         loaded: The report, for the screen; None before there is an output.
     """
 
-    def __init__(self, selection: Selection, *, base: str | Path | None = None, threads: int = 2) -> None:
+    def __init__(
+        self,
+        selection: Selection,
+        *,
+        base: str | Path | None = None,
+        threads: int = 2,
+        live_skeleton: bool = False,
+    ) -> None:
         """Fails at once where the libraries are not, instead of after an hour of writing.
 
         Raises:
@@ -88,7 +95,7 @@ class LoadGate(Gate):
         """
         from repokit.verifier.load_check import require_libraries
 
-        super().__init__(selection)
+        super().__init__(selection, live_skeleton=live_skeleton)
         require_libraries()
         self._base = None if base is None else Path(base)
         self._threads = threads

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from repokit.architectures.differences import Comparison, Form, Held, Misshapen, differing, fits
 from repokit.architectures.marks import INDEX, Tie, marked
 from repokit.architectures.member import Kind
-from repokit.architectures.second_form import SecondForm
+from repokit.architectures.second_form import SecondForm, templates_of
 
 if TYPE_CHECKING:
     from repokit.architectures.expansion import Loose, Shape
@@ -130,6 +130,18 @@ class Closer:
         if not fits(self.held[name], shape):
             self.result.misshapen.append(Misshapen(name, self.held[name], shape))
 
+    def _double(self, name: str) -> str | None:
+        """The tensor that the file holds under another name too."""
+        spelled = self.spelled(name)
+        return self._accounted.get(spelled) if _NUMBER.sub("#", spelled) in self._forms else None
+
+    @cached_property
+    def _forms(self) -> set[str]:
+        """The canonical names that the skeleton has, every number written `#`."""
+        canonical = self.names_of_skeleton.canonical
+        names = (template.name for template in templates_of(self.skeleton))
+        return {_NUMBER.sub("#", canonical(INDEX.sub("0", name))) for name in names}
+
     @cached_property
     def _accounted(self) -> dict[str, str]:
         """Canonical name -> skeleton's name, of what the file holds."""
@@ -184,7 +196,7 @@ class Closer:
                 result.legacy.append(name)
             elif self._passed_over(name):
                 result.ignored.append(name)
-            elif (double := self._accounted.get(self.spelled(name))) is not None:
+            elif (double := self._double(name)) is not None:
                 result.respelled[name] = double
             else:
                 unexpected.append(name)
@@ -208,6 +220,8 @@ class Closer:
 
     def _passed_over(self, name: str) -> bool:
         ignored = self.skeleton.ignored
+        if self.skeleton.unknown and self.spelled(name).startswith(self.skeleton.unknown):
+            return True
         return ignored.pattern != _NOTHING and bool(ignored.search(name) or ignored.search(self.spelled(name)))
 
     def _dispensable(self, name: str) -> bool:

@@ -28,7 +28,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from repokit.architectures.completion import complete
 from repokit.architectures.errors import NotCovered
 from repokit.architectures.expansion import Expanded, Loose, expand
 from repokit.architectures.grammar import INDICES, Environment, Expression
@@ -39,7 +38,7 @@ from repokit.architectures.nested_configs import flattened, nested_config, other
 if TYPE_CHECKING:
     from repokit.architectures.skeleton import Skeleton
 
-__all__ = ["Composed", "SkeletonOf", "composed", "flattened", "recomposed"]
+__all__ = ["Composed", "SkeletonOf", "composed", "flattened"]
 
 _INDEX: Final = re.compile(r"\{[" + INDICES + r"]\}")
 
@@ -313,12 +312,3 @@ def _below(template: Template, prefix: str) -> Template:
 def _moved(loose: Loose, prefix: str) -> Loose:
     pattern = re.compile(re.escape(prefix) + f"(?:{loose.pattern.pattern})")
     return Loose(pattern, loose.shape, _below(loose.template, prefix))
-
-
-def recomposed(
-    known: Member, facts: ClassFacts, config: Mapping[str, Any], expanded: Expanded, skeleton: SkeletonOf
-) -> Expanded:
-    """The tensors in the form of files; `composed` gives the rest as well."""
-    if not facts.other.get("references"):
-        return expanded
-    return composed(known, facts, config, complete(known.config, config), skeleton).disk

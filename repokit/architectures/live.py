@@ -14,7 +14,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -74,27 +73,12 @@ def require_libraries() -> None:
 
 @dataclass(frozen=True)
 class LiveSkeleton(Skeleton):
-    """A skeleton that holds for one config and no other.
-
-    Attributes:
-        fused: The tensors as the model holds them in memory, where that differs.
-    """
-
-    fused: Expanded | None = None
+    """A skeleton that holds for one config and no other."""
 
     @property
     def origin(self) -> str:
         """Where it comes from, for reports."""
         return f"derived live with transformers {self.member.transformers}"
-
-    @cached_property
-    def memory(self) -> Skeleton | None:
-        """The second form that loaders take; None: there is none."""
-        if self.fused is None:
-            return None
-        return Skeleton(
-            self.architecture, self.model_type, self.evidence, self.environment, self.fused, self.facts, self.member
-        )
 
 
 @dataclass(frozen=True)
@@ -245,14 +229,14 @@ def _skeleton(answer: Mapping[str, Any], model_type: str, architecture: str) -> 
     known = _member(answer, model_type, architecture)
     kinds, fused = answer["kinds"], answer["memory"]
     return LiveSkeleton(
-        architecture,
-        model_type,
-        Evidence.VERIFIED,
-        Completed(_flat(answer["config"], "")),
-        _expanded(answer["disk"], kinds),
-        known.architecture(architecture),
-        known,
-        None if fused is None else _expanded(fused, kinds),
+        architecture=architecture,
+        model_type=model_type,
+        evidence=Evidence.VERIFIED,
+        environment=Completed(_flat(answer["config"], "")),
+        expanded=_expanded(answer["disk"], kinds),
+        facts=known.architecture(architecture),
+        member=known,
+        second=None if fused is None else _expanded(fused, kinds),
     )
 
 

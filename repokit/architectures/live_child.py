@@ -65,7 +65,7 @@ def outcome_of(refused: Exception, memory: int) -> tuple[str, str]:
             return "unknown", f"needs {package} for it: pip install {package}"
         case ImportError() | OSError() as cause:  # files of another repository, which are not fetched
             return "unknown", f"needs what is not here: {told(cause)}"
-        case MemoryError():
+        case MemoryError() | SystemError():  # a class half made where memory ended says so
             return "refused", f"gives up on it: took more than {memory >> 20} MB"
         case cause:
             return "refused", f"refuses it: {told(cause)}"

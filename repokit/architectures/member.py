@@ -1,8 +1,8 @@
 """The data of one model type: read from the wheel, checked, and given as records.
 
-data/architectures/ holds one compressed member per model type (`python -m repokit.architectures.deriver` writes them),
-so that a lint reads the one that it needs. A member that is damaged, or changed by hand into something that is not of
-the grammar, is an error that names it.
+data/architectures/skeletons.bin holds one compressed member per model type, so that a lint reads the one that it needs;
+`python -m repokit.architectures.deriver` writes it. A file `<model_type>.json.z` beside it goes first: a member of its
+own. A member that is damaged, or changed by hand into something that is not of the grammar, is an error that names it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from repokit import resources
+from repokit.architectures.archive import archive, unpacked
 from repokit.architectures.errors import NotCovered
 from repokit.architectures.folding import unfolded
 from repokit.architectures.grammar import Expression, NotInGrammar, Value, expression
@@ -26,9 +27,8 @@ from repokit.printable import printable
 
 FOLDER: Final = "architectures"
 SUFFIX: Final = ".json.z"
-DICTIONARY: Final = "dictionary.bin"
+ARCHIVE: Final = "skeletons.bin"
 FORMAT: Final = 1
-MOST_BYTES: Final = 4 << 20  # what the largest member needs unpacked, many times over
 _TYPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,80}")
 
 
@@ -165,7 +165,7 @@ class Member:
         if name not in self.raw:
             raise NotCovered(f"there is no skeleton of {printable(name)} among those of {self.model_type}")
         if name not in self.read:
-            with _damage_named(self.model_type):
+            with _damage_named(f"{ARCHIVE}, member {self.model_type},"):
                 self.read[name] = _class_facts(name, unfolded(self.raw[name], self.document))
         return self.read[name]
 
@@ -177,50 +177,45 @@ def folder() -> Path:
 
 @cache
 def member(model_type: str) -> Member:
-    """Reads the member of a model type.
+    """Reads the member of a model type: a file of its own, if there is one, before the archive of all.
 
     Raises:
         NotCovered: There is none.
         InternalError: It is damaged.
     """
-    path = folder() / f"{model_type}{SUFFIX}"
-    if not _TYPE.fullmatch(model_type) or not path.is_file():
-        raise NotCovered(f"no skeleton is known for the model type {printable(model_type)}")
-    with _damage_named(model_type):
-        return parsed(model_type, unpacked(path.read_bytes()))
+    own, every = folder() / f"{model_type}{SUFFIX}", folder() / ARCHIVE
+    if _TYPE.fullmatch(model_type) and own.is_file():
+        with _damage_named(own.name):
+            return parsed(model_type, json.loads(unpacked(own.read_bytes(), b"")))
+    with _damage_named(f"{ARCHIVE}, member {model_type},"):
+        if every.is_file() and model_type in archive(every).entries:
+            return parsed(model_type, archive(every).document(model_type))
+    raise NotCovered(f"no skeleton is known for the model type {printable(model_type)}")
 
 
-@cache
-def _dictionary() -> bytes:
-    path = folder() / DICTIONARY
-    return path.read_bytes() if path.is_file() else b""
-
-
-def unpacked(content: bytes) -> Any:  # noqa: ANN401 - a JSON document; `parsed` knows its shape
-    """The document in a member's bytes."""
-    words = _dictionary()
-    stream = zlib.decompressobj(zdict=words) if words else zlib.decompressobj()
-    text = stream.decompress(content, MOST_BYTES)
-    if not stream.eof or stream.unused_data:
-        raise ValueError("it does not end where it should")
-    return json.loads(text)
+def known() -> tuple[str, ...]:
+    """The model types that have a member."""
+    own = {path.name.removesuffix(SUFFIX) for path in folder().glob(f"*{SUFFIX}")}
+    every = folder() / ARCHIVE
+    with _damage_named(ARCHIVE):
+        return tuple(sorted(own | set(archive(every).entries if every.is_file() else ())))
 
 
 class _damage_named:  # noqa: N801 - reads as the statement that it is used in
     """Says which member is damaged, whatever the damage was."""
 
-    def __init__(self, model_type: str) -> None:
-        self.model_type = model_type
+    def __init__(self, name: str) -> None:
+        self.name = printable(name)
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
-        damage = (zlib.error, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
+        damage = (zlib.error, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
         if isinstance(error, damage):
             raise InternalError(
-                f"data/{FOLDER}/{self.model_type}{SUFFIX} of this installation is damaged: {printable(str(error))}",
-                why="it says which tensors a checkpoint of that type holds",
+                f"data/{FOLDER}/{self.name} of this installation is damaged: {printable(str(error))}",
+                why="it says which tensors a checkpoint holds",
                 hint="pip install --force-reinstall repokit",
             ) from error
 

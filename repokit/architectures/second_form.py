@@ -10,7 +10,14 @@ from repokit.architectures.marks import MARK, marked
 
 if TYPE_CHECKING:
     from repokit.architectures.comparison import Closer
+    from repokit.architectures.member import Template
     from repokit.architectures.skeleton import Skeleton
+
+
+def templates_of(skeleton: Skeleton) -> list[Template]:
+    """Every template that has a tensor, once. By identity: to hash one costs more than 45,000 tensors allow."""
+    every = skeleton.templates.values()
+    return list(dict(zip(map(id, every), every, strict=True)).values())
 
 
 class Scope(NamedTuple):
@@ -39,8 +46,7 @@ class SecondForm:
     @staticmethod
     def _names(skeleton: Skeleton, canonical: Callable[[str], str]) -> dict[str, str]:
         """Template name -> canonical name with marks."""
-        unique = {id(template): template.name for template in skeleton.templates.values()}
-        return {name: canonical(marked(name)) for name in unique.values()}
+        return {template.name: canonical(marked(template.name)) for template in templates_of(skeleton)}
 
     def look(self) -> None:
         """Layers in the second form are compared with it; layers in both are torn."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,9 +10,9 @@ from functools import cached_property
 from typing import Any, Final
 
 from repokit.architectures.completion import complete
-from repokit.architectures.composition import flattened, recomposed
+from repokit.architectures.composition import composed, flattened
 from repokit.architectures.errors import NotCovered
-from repokit.architectures.expansion import Expanded, Loose, Shape, expand
+from repokit.architectures.expansion import Expanded, Loose, Shape
 from repokit.architectures.grammar import Environment
 from repokit.architectures.member import ClassFacts, Evidence, Member, Template, member
 from repokit.architectures.names import Names
@@ -28,6 +29,8 @@ class Skeleton:
         evidence: How far it can be trusted: verified or partial.
         environment: The completed config: what its expressions saw.
         expanded: Names as save_pretrained writes them, shapes, templates.
+        second: The same as the model holds them in memory, where that differs.
+        unknown: What canonical names begin with of which nothing is known: parts of a composed model.
     """
 
     architecture: str
@@ -37,6 +40,8 @@ class Skeleton:
     expanded: Expanded
     facts: ClassFacts
     member: Member
+    second: Expanded | None = None
+    unknown: tuple[str, ...] = ()
 
     @property
     def shapes(self) -> dict[str, Shape]:
@@ -66,12 +71,7 @@ class Skeleton:
     @cached_property
     def memory(self) -> Skeleton | None:
         """The second form that loaders take, as the model holds it in memory (fused experts); None: there is none."""
-        if self.facts.memory is None:
-            return None
-        inner = expand(self.facts.memory, self.environment)
-        return Skeleton(
-            self.architecture, self.model_type, self.evidence, self.environment, inner, self.facts, self.member
-        )
+        return None if self.second is None else dataclasses.replace(self, expanded=self.second, second=None)
 
     @cached_property
     def ties(self) -> tuple[tuple[str, str], ...]:
@@ -132,8 +132,18 @@ def skeleton(config: Mapping[str, Any], architecture: str | None = None) -> Skel
     facts = known.architecture(name)
     whole = flattened(config, known.config)
     environment = complete(known.config, whole)
-    expanded = recomposed(known, facts, whole, expand(facts.disk, environment), skeleton)
-    return Skeleton(name, model_type, facts.evidence, environment, expanded, facts, known)
+    found = composed(known, facts, whole, environment, skeleton)
+    return Skeleton(
+        architecture=name,
+        model_type=model_type,
+        evidence=found.evidence,
+        environment=environment,
+        expanded=found.disk,
+        facts=found.facts,
+        member=known,
+        second=found.memory,
+        unknown=tuple(found.unknown),
+    )
 
 
 def first_architecture(config: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ layouts      which checkpoints can be built from, and what is said of the others
 training_run what a trainer wrote about its run
 draft        `init`: what a checkpoint says, as a recipe
 naming       wrapper prefixes repaired, renames one-to-one
+fitting      which class the tensors are of; prefixes that their architecture does not have
 transforms/  cast, gather, tie: one module each
 sharding     which tensor goes into which file
 documents    config.json and generation_config.json: what the recipe changes in them

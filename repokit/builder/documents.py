@@ -18,15 +18,20 @@ if TYPE_CHECKING:
     from repokit.repo.config import Config
 
 
-def edited_config(config: Config, *, dtype: str | None, compat: tuple[str, ...]) -> bytes | None:
+def edited_config(
+    config: Config, *, dtype: str | None, compat: tuple[str, ...], architectures: tuple[str, ...] = ()
+) -> bytes | None:
     """config.json with the dtype that the weights will have, or None where it says so already.
 
     Args:
         config: As it lies in the source.
         dtype: torch's name of the dtype that the weights will have; None where they keep theirs.
         compat: `transformers-4` writes `torch_dtype` beside `dtype`.
+        architectures: The classes that it is to name; () leaves those that it names.
     """
     raw = _at_every_level(config.raw, _without_local_path)
+    if architectures:
+        raw["architectures"] = list(architectures)
     if dtype:
         raw = _at_every_level(raw, lambda level: _with_dtype(level, dtype))
         if raw.get("dtype") != dtype != raw.get("torch_dtype"):

@@ -7,9 +7,12 @@ import os
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from repokit.architectures import covered
+from repokit.builder import fitting
 from repokit.builder.card import pipeline_tag
 from repokit.builder.layouts import check_supported
 from repokit.builder.license import NAMES
@@ -142,6 +145,7 @@ def _rendered(
         nested=nested,
         base_path=base_path,
         borrowed=borrowed,
+        architecture=facts.architecture,
         base=facts.base,
         license=facts.license,
         license_file=facts.license_file,
@@ -196,6 +200,8 @@ class _Facts:
         dtypes: Counter[str] = Counter()
         for tensor in checkpoint.tensors.values():
             dtypes[tensor.dtype] += tensor.size
+        if (name := self.architecture) is not None:
+            checkpoint.architectures = (name,)
         self.stored = {HEADER_NAMES.get(dtype, dtype): bytes_ for dtype, bytes_ in dtypes.most_common()}
 
     @property
@@ -236,7 +242,8 @@ class _Facts:
         """The task and where it was found: a person's word counts more than the architecture's name."""
         if isinstance(stated := self._card.get("pipeline_tag"), str):
             return stated, "README.md"
-        found = None if self.config is None else pipeline_tag(self.config)
+        config = self.checkpoint.config
+        found = None if config is None else pipeline_tag(config)
         return (found, "the architecture") if found else None
 
     @property
@@ -249,6 +256,23 @@ class _Facts:
         value = self._card.get("datasets") or []
         named = [value] if isinstance(value, str) else value
         return [item for item in named if isinstance(item, str) and is_repo_id(item)]
+
+    @cached_property
+    def unnamed(self) -> tuple[str, ...]:
+        """The classes that the tensors are of, where config.json names none of its model type that is known."""
+        config = self.config
+        if config is None or config.model_type is None:
+            return ()
+        if config.architectures and not set(config.architectures).isdisjoint(covered(config.model_type)):
+            return ()
+        names = repaired(self.checkpoint.tensors, in_module=bool(self.checkpoint.weights.container))
+        return fitting.classes(config, {final: self.checkpoint.tensors[name].shape for name, final in names.items()})
+
+    @property
+    def architecture(self) -> str | None:
+        """The class that the recipe is to name: the one of the tensors, where config.json names none at all."""
+        named = () if self.config is None else self.config.architectures
+        return self.unnamed[0] if len(self.unnamed) == 1 and not named else None
 
     @property
     def wrapped(self) -> int:
@@ -272,6 +296,8 @@ class _Facts:
             named = ", ".join(printable(name, 60) for name in config.architectures) or "no architecture stated"
             kind = f" ({printable(config.model_type, 60)})" if config.model_type else ""
             yield f"model         {named}{kind}, from config.json"
+            if self.unnamed:
+                yield f"class         {' or '.join(self.unnamed)}: its tensors are exactly these"
         tensors = checkpoint.tensors
         total = sum(tensor.size for tensor in tensors.values())
         stored = " + ".join(self.stored)

@@ -66,6 +66,7 @@ class Summary(_Frozen):
     source_bytes: int = Field(description="Of the same tensors in the source.")
     shards: int
     renamed: int = 0
+    repairs: tuple[str, ...] = Field((), description="What was changed in names beyond the prefixes of wrappers.")
     cast: int = 0
     kept: int = Field(0, description="Tensors that weights.keep exempted from the cast.")
     dropped: tuple[str, ...] = ()

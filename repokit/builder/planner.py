@@ -21,6 +21,7 @@ from repokit.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from repokit.architectures.live import Live
     from repokit.builder.license import LicenseText
     from repokit.builder.stored import Stored
     from repokit.builder.weights import PlannedWeights
@@ -47,6 +48,7 @@ def make_plan(
     recipe_name: str = "repokit.yaml",
     kept: Collection[str] = (),
     given: Stored | None = None,
+    live: Live | None = None,
 ) -> Plan:
     """What a build of this recipe will do.
 
@@ -56,6 +58,7 @@ def make_plan(
         recipe_name: For messages.
         kept: Paths in an earlier output, edited or added by a person, that are carried over as they are.
         given: The tensors of a running program; weights that lie in the source are then not read.
+        live: Says which tensors an architecture has that the data does not cover.
 
     Raises:
         RecipeError, PlanError: The recipe contradicts itself or the source.
@@ -73,7 +76,7 @@ def make_plan(
         **({"base": folder / recipe.base.path} if recipe.base.path else {}),
     }
     _check_output(folder / recipe.output, inputs, recipe_name)
-    planner = _Planner(recipe, folder, checkpoint, kept)
+    planner = _Planner(recipe, folder, checkpoint, kept, live)
     check_supported(checkpoint)
     return planner.plan()
 
@@ -97,8 +100,11 @@ def _check_output(output: Path, inputs: Mapping[str, Path], recipe_name: str) ->
 class _Planner:
     """One planning: what its parts share."""
 
-    def __init__(self, recipe: Recipe, folder: Path, checkpoint: Checkpoint, kept: Collection[str]) -> None:
+    def __init__(
+        self, recipe: Recipe, folder: Path, checkpoint: Checkpoint, kept: Collection[str], live: Live | None
+    ) -> None:
         self.kept = kept
+        self.live = live
         self.recipe = recipe
         self.folder = folder
         self.checkpoint = checkpoint
@@ -107,9 +113,10 @@ class _Planner:
         self.warnings: list[str] = []
         if recipe.config.from_ != "source":
             checkpoint.described_by = self._origin(recipe.config, Role.CONFIG)[0].repository
+        checkpoint.architectures = recipe.config.architectures
 
     def plan(self) -> Plan:
-        planned = weights.plan_weights(self.recipe.weights, self.checkpoint)
+        planned = weights.plan_weights(self.recipe.weights, self.checkpoint, self.live)
         self.warnings.extend(self.checkpoint.weights.notes)
         carried = self._carried()
         documents_ = list(self._documents(planned, carried))
@@ -164,7 +171,12 @@ class _Planner:
         described, origin = self._origin(self.recipe.config, Role.CONFIG)
         config = described.repository.config
         assert config is not None  # noqa: S101 - check_supported refuses a checkpoint without one
-        edited = documents.edited_config(config, dtype=planned.wanted_dtype, compat=self.recipe.compat)
+        edited = documents.edited_config(
+            config,
+            dtype=planned.wanted_dtype,
+            compat=self.recipe.compat,
+            architectures=self.recipe.config.architectures,
+        )
         # Of a checkpoint that is weights alone it comes with config.json.
         own = origin == "source" or self.checkpoint.repository.has(GENERATION_CONFIG)
         generates, whose = (self.checkpoint, "source") if own else (described, origin)
@@ -276,6 +288,7 @@ def _summary(planned: PlannedWeights) -> Summary:
         source_bytes=sum(tensor.stored.size for tensor in planned.tensors.values()),
         shards=len(planned.shards),
         renamed=planned.renamed,
+        repairs=planned.repairs,
         cast=planned.cast,
         kept=planned.kept,
         dropped=planned.dropped,

@@ -17,7 +17,7 @@ from repokit.builder.torch_weights import BIN_INDEX, TorchWeights, model_files
 from repokit.builder.training_run import Nested, TrainerState, nested_checkpoints
 from repokit.errors import MissingInput, UnsupportedSource
 from repokit.repo import training_state
-from repokit.repo.config import CONFIG
+from repokit.repo.config import CONFIG, Config
 from repokit.repo.directory import Directory, Leniency
 from repokit.repo.repository import Repository
 from repokit.repo.source import Kind
@@ -25,8 +25,6 @@ from repokit.repo.tokenizer import UNREAD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from repokit.repo.config import Config
 
 
 class Role(StrEnum):
@@ -104,6 +102,7 @@ class Checkpoint:
         file: The file in it that holds the weights, where a person named it; None where the directory decides.
         repository: The directory, as a repository.
         described_by: The repository whose config.json says what the weights are: this one, or another.
+        architectures: The classes that the recipe names in the place of those in config.json; () where it does not.
     """
 
     def __init__(self, root: Path, file: str | None = None, given: Stored | None = None) -> None:
@@ -113,6 +112,7 @@ class Checkpoint:
         self.repository = Repository(self._directory)
         self._given = given
         self.described_by = self.repository
+        self.architectures: tuple[str, ...] = ()
 
     @cached_property
     def roles(self) -> Mapping[str, Role]:
@@ -137,7 +137,10 @@ class Checkpoint:
     @property
     def config(self) -> Config | None:
         """What says what to build."""
-        return self.described_by.config
+        found = self.described_by.config
+        if found is None or not self.architectures:
+            return found
+        return Config(found.path, {**found.raw, "architectures": list(self.architectures)})
 
     @cached_property
     def weights(self) -> Stored:

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from repokit.builder import naming, sharding
+from repokit.builder import fitting, naming, sharding
 from repokit.builder.plan import matching
 from repokit.builder.transforms.cast import CASTABLE
 from repokit.builder.transforms.tie import same_bytes
@@ -23,6 +23,7 @@ from repokit.repo.weights import INDEX
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from repokit.architectures.live import Live
     from repokit.builder.plan import Sources
     from repokit.builder.sources import Checkpoint
     from repokit.builder.stored import TensorAt
@@ -55,6 +56,7 @@ class PlannedWeights:
         kept: How many weights.keep exempted from the cast.
         dropped: Names in the source that weights.drop left out.
         tied: Final names of tensors that are stored once, under the name of what they equal.
+        repairs: What was changed in the names so that they are the architecture's, in words.
         declared: torch's name of the dtype that config.json must state: the one that was asked for; of a running
             program the one that most bytes have, as save_pretrained does it. None leaves what it states.
     """
@@ -64,6 +66,7 @@ class PlannedWeights:
     kept: int = 0
     dropped: tuple[str, ...] = ()
     tied: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()
     declared: str | None = None
     shards: list[list[str]] = field(default_factory=list)
 
@@ -96,8 +99,13 @@ class PlannedWeights:
         return sum(tensor.dtype != tensor.stored.dtype for tensor in self.tensors.values())
 
 
-def plan_weights(recipe: Weights, checkpoint: Checkpoint) -> PlannedWeights:
+def plan_weights(recipe: Weights, checkpoint: Checkpoint, live: Live | None = None) -> PlannedWeights:
     """Names, drops, casts and ties, in that order.
+
+    Args:
+        recipe: What is wanted.
+        checkpoint: What there is.
+        live: Says which names an architecture has that the data does not cover.
 
     Raises:
         PlanError: Renames that lose a tensor; a tie that is none.
@@ -109,6 +117,10 @@ def plan_weights(recipe: Weights, checkpoint: Checkpoint) -> PlannedWeights:
     left = [name for name in stored if name not in dropped]
     names = _names(recipe, left, in_module=bool(checkpoint.weights.container))
     naming.check_one_to_one(names)
+    repairs: tuple[str, ...] = ()
+    if recipe.rename == "auto" and (wanted := fitting.wanted_tensors(checkpoint.config, live)) is not None:
+        names, repairs = fitting.fitted(names, {name: stored[name].shape for name in names}, wanted)
+        naming.check_one_to_one(names)
     kept = matching(names.values(), recipe.keep, "weights.keep")
     target = TORCH_NAMES.get(recipe.dtype)
     tensors = {}
@@ -121,6 +133,7 @@ def plan_weights(recipe: Weights, checkpoint: Checkpoint) -> PlannedWeights:
         renamed=sum(name != final for name, final in names.items()),
         kept=sum(tensors[final].stored.dtype in CASTABLE for final in kept),
         dropped=tuple(sorted(dropped)),
+        repairs=repairs,
         declared=recipe.dtype if target else _most_common(stored) if checkpoint.given else None,
     )
     if recipe.tie == "auto":

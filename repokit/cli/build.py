@@ -9,7 +9,7 @@ import typer
 
 from repokit.cli.console import Console, Format, chosen
 from repokit.cli.files import write
-from repokit.cli.options import FormatOption, JsonOption, QuietOption
+from repokit.cli.options import FormatOption, JsonOption, LiveOption, QuietOption
 from repokit.cli.report import show_report
 from repokit.cli.verify import show_loaded
 from repokit.printable import count, printable, size, some
@@ -38,6 +38,7 @@ def build(
     load_check: Annotated[
         bool, typer.Option("--load-check", help="Load what was written with transformers before it is put in place.")
     ] = False,
+    live_skeleton: LiveOption = False,
     format_: FormatOption = Format.AUTO,
     json_: JsonOption = False,
     quiet: QuietOption = False,
@@ -56,8 +57,18 @@ def build(
     if wanted is None:
         plan = api.read_plan(apply or Path())
     else:
-        plan = api.plan(wanted, folder=recipe.parent, output=output, kept=keep or (), name=str(recipe))
-    gate = _gate(plan, wanted, recipe, jobs) if load_check else api.Gate(api.selection_of(plan.lint))
+        plan = api.plan(
+            wanted,
+            folder=recipe.parent,
+            output=output,
+            kept=keep or (),
+            name=str(recipe),
+            live_skeleton=live_skeleton,
+        )
+    if load_check:
+        gate: Gate = _gate(plan, wanted, recipe, jobs, live_skeleton=live_skeleton)
+    else:
+        gate = api.Gate(api.selection_of(plan.lint), live_skeleton=live_skeleton)
     _show(plan, console)
     if dry_run or plan_file is not None:
         _only_plan(plan, gate, plan_file, console, force=force)
@@ -100,7 +111,9 @@ def _show(plan: Plan, console: Console) -> None:
         saved = f"{size(summary.source_bytes)} become {size(summary.weight_bytes)}"
         console.stage("cast", f"{count(summary.cast, 'tensor')}: {saved}{kept}")
     if summary.renamed:
-        console.stage("rename", f"{count(summary.renamed, 'tensor')}: another name than in the source, one to one")
+        repairs = f"; {' and '.join(map(printable, summary.repairs))}" if summary.repairs else ""
+        told = f"{count(summary.renamed, 'tensor')}: another name than in the source, one to one"
+        console.stage("rename", f"{told}{repairs}")
     if summary.tied:
         console.stage("tie", f"{some(summary.tied)}: the embedding byte for byte, which is stored once")
     if summary.dropped:
@@ -113,13 +126,18 @@ def _show(plan: Plan, console: Console) -> None:
         console.warn(warning)
 
 
-def _gate(plan: Plan, wanted: Recipe | None, recipe: Path, jobs: int) -> Gate:
+def _gate(plan: Plan, wanted: Recipe | None, recipe: Path, jobs: int, *, live_skeleton: bool) -> Gate:
     """Lints and loads; an adapter on the base that the recipe says is at hand."""
     from repokit import api
 
     base = wanted.base.path if wanted is not None and wanted.base is not None else None
     folder = recipe.parent
-    return api.LoadGate(api.selection_of(plan.lint), base=None if base is None else folder / base, threads=jobs)
+    return api.LoadGate(
+        api.selection_of(plan.lint),
+        base=None if base is None else folder / base,
+        threads=jobs,
+        live_skeleton=live_skeleton,
+    )
 
 
 def _recipe_flag(apply: Path | None, recipe: Path, output: str | None) -> str:

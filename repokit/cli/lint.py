@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from repokit.cli.console import Console, Format, chosen
-from repokit.cli.options import FormatOption, JsonOption, QuietOption, TokenOption
-from repokit.cli.report import show_read
+from repokit.cli.options import FormatOption, JsonOption, LiveOption, QuietOption, TokenOption
+from repokit.cli.report import known_from, show_read
 from repokit.printable import count, printable
 
 
@@ -29,6 +30,10 @@ def lint(
     ] = None,
     ignore: Annotated[list[str] | None, typer.Option("--ignore", help="Not these rules.")] = None,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit 1 from this severity on.")] = FailOn.ERROR,
+    live_skeleton: LiveOption = False,
+    base: Annotated[
+        Path | None, typer.Option("--base", help="The folder of the base model, to hold an adapter against it.")
+    ] = None,
     token: TokenOption = None,
     format_: FormatOption = Format.AUTO,
     json_: JsonOption = False,
@@ -45,8 +50,14 @@ def lint(
     waived = tuple(api.Ignore(word, "command line") for word in _words(ignore))
     selection = api.Selection(_words(select) or settings.select, (*settings.ignore, *waived), settings.per_file)
     with console.progress("lint") as progress:
-        linted = api.lint(target, selection=selection, token=token, progress=progress)
+        linted = api.lint(
+            target, selection=selection, token=token, progress=progress, live_skeleton=live_skeleton, base=base
+        )
     show_read(linted.read, console)
+    if linted.base is not None:
+        console.stage("base", printable(linted.base))
+    if live_skeleton:
+        console.stage("skeleton", known_from(linted.report.coverage.skeleton))
     match console.format:
         case Format.JSON:
             from repokit.linter.reporters import json  # Pydantic models, which the others do without

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from repokit.api import Gate
     from repokit.api.reading import Read
     from repokit.cli.console import Console
+    from repokit.linter.finding import Expectation
 
 
 def show_report(gate: Gate, console: Console) -> None:
@@ -26,6 +27,13 @@ def show_report(gate: Gate, console: Console) -> None:
     notes = report.count(Severity.NOTE)
     found = f"{count(notes, 'note')}" if notes else "clean"
     console.stage("lint", f"{found}, {count(len(report.coverage.checked), 'rule')} checked")
+
+
+def known_from(skeleton: Expectation | None) -> str:
+    """Which tensors the weights were held against, in a line."""
+    if skeleton is None:
+        return "none: see what is not known to this version"
+    return f"{printable(skeleton.architecture, 100)}, {skeleton.evidence}, {skeleton.source}"
 
 
 def show_read(read: Read | None, console: Console) -> None:

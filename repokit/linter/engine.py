@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from repokit.errors import InputError, UnsupportedSource
-from repokit.linter.finding import Coverage, Finding, Report
+from repokit.linter.finding import Coverage, Expectation, Finding, Report
 from repokit.linter.rule import Reads
 from repokit.linter.rules import RULES
 from repokit.linter.selection import Selection
@@ -67,13 +67,35 @@ def lint(
     findings.sort(key=lambda finding: (-finding.severity, finding.path, finding.code, finding.place or ""))
     for finding in findings:
         unread.pop(finding.path, None)
-    coverage = Coverage(tuple(checked), not_checked, unknown_values(repository), broken, tuple(unread.values()))
+    coverage = Coverage(
+        tuple(checked),
+        not_checked,
+        unknown_values(repository),
+        broken,
+        tuple(unread.values()),
+        expectation(repository),
+    )
     return Report(repository.source.label, tuple(findings), coverage)
+
+
+def expectation(repository: Repository) -> Expectation | None:
+    """The architecture that the weights were held against."""
+    from repokit.linter.rules.expected_tensors import judgement
+
+    try:
+        judged = judgement(repository)
+    except InputError:
+        return None
+    if judged is None:
+        return None
+    return Expectation(judged.skeleton.architecture, str(judged.skeleton.evidence), judged.skeleton.origin)
 
 
 def unknown_values(repository: Repository) -> tuple[str, ...]:
     """What a repository has that this version does not judge. Never an error: it may be newer than we are."""
-    return (*_unknown_type(repository), *_unread_weights(repository))
+    unknown = _unknown_type(repository)
+    unheld = () if unknown else (*_unheld_weights(repository), *_unheld_adapter(repository))
+    return (*unknown, *_unread_weights(repository), *unheld)
 
 
 def _unread_weights(repository: Repository) -> tuple[str, ...]:
@@ -86,6 +108,28 @@ def _unread_weights(repository: Repository) -> tuple[str, ...]:
         return ()
     shown = printable(pickled[0], 60)
     return (f"the tensors in {shown}: pickled weights are not held against config.json and the tokenizer",)
+
+
+def _unheld_weights(repository: Repository) -> tuple[str, ...]:
+    """Weights of an architecture of which this version does not know every tensor."""
+    from repokit.linter.rules.expected_tensors import uncovered
+
+    try:
+        why = uncovered(repository)
+    except InputError:
+        return ()
+    return () if why is None else (f"the tensors are not held against config.json: {why}",)
+
+
+def _unheld_adapter(repository: Repository) -> tuple[str, ...]:
+    """An adapter whose base is at hand and not known to this version."""
+    from repokit.linter.rules.expected_adapter import uncovered
+
+    try:
+        why = uncovered(repository)
+    except InputError:
+        return ()
+    return () if why is None else (f"the adapter is not held against its base: {why}",)
 
 
 def _unknown_type(repository: Repository) -> tuple[str, ...]:

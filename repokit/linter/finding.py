@@ -48,6 +48,21 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Expectation:
+    """Which tensors the weights were held against.
+
+    Attributes:
+        architecture: The class.
+        evidence: `verified` or `partial`.
+        source: Where it is known from: data of some day, or the transformers that is installed.
+    """
+
+    architecture: str
+    evidence: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class Coverage:
     """What was looked at. Unread is never clean.
 
@@ -57,6 +72,7 @@ class Coverage:
         unknown: What this version has not heard of, and therefore did not judge: "model_type 'frobnicate'".
         broken: Code to exception, for rules that have a bug.
         unread: What could not be read or parsed although no finding says so: the answer is not known.
+        skeleton: The architecture that the weights were held against; None where they were not.
     """
 
     checked: tuple[str, ...] = ()
@@ -64,6 +80,7 @@ class Coverage:
     unknown: tuple[str, ...] = ()
     broken: Mapping[str, str] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
+    skeleton: Expectation | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,13 +58,19 @@ def modules(adapter: Adapter, kind: Kind) -> Mapping[str, Mapping[str, TensorInf
 def wrong_shapes(adapter: Adapter, kind: Kind) -> Iterator[tuple[TensorInfo, tuple[Size, ...]]]:
     """Tensors of another shape than the config gives, each with that shape."""
     for module, parts in modules(adapter, kind).items():
-        if parts.keys() & _TUCKER:
+        if parts.keys() & _TUCKER or _is_convolution(parts):
             continue
         wanted = kind.shapes(adapter.config, adapter.rank_of(module) or None)  # 0 is a finding of its own
         judged = {part: tensor for part, tensor in parts.items() if part in wanted}
         for part, tensor in judged.items():
             if not fits(tensor.shape, wanted[part]) and not _is_adjusted(adapter.config, part, tensor):
                 yield tensor, wanted[part]
+
+
+def _is_convolution(parts: Mapping[str, TensorInfo]) -> bool:
+    """Whether both factors of HiRA have the dimensions of a kernel beside the two of a matrix."""
+    factors = [parts[part] for part in ("hira_A", "hira_B") if part in parts]
+    return len(factors) > 1 and all(len(factor.shape) > 2 for factor in factors)
 
 
 def fits(shape: tuple[int, ...], wanted: tuple[Size, ...]) -> bool:
@@ -123,8 +129,9 @@ def _boft(config: Document, _: Size) -> Shapes:
     return {"boft_R": (None, blocks, size, size), "boft_s": (None, None)}
 
 
-def _hira(_: Document, rank: Size) -> Shapes:
-    return {"hira_A": (rank, None), "hira_B": (None, rank)}
+def _hira(_config: Document, _rank: Size) -> Shapes:
+    """Any rank: PEFT 0.21 reads rank_pattern in vain."""
+    return {"hira_A": (None, None), "hira_B": (None, None)}
 
 
 def _delora(_: Document, rank: Size) -> Shapes:
@@ -204,7 +211,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     "LOKR": _kind("lokr_w1 lokr_w2 lokr_w1_a lokr_w1_b lokr_w2_a lokr_w2_b lokr_t2", _lokr),
     "MULTITASK_PROMPT_TUNING": _PROMPT,
-    "OFT": _kind("oft_R.weight", _oft),
+    "OFT": _kind("oft_R.weight oft_embedding_R.weight", _oft),
     "POLY": _kind("poly_lora_A poly_lora_B", _poly, "poly_lora_A poly_lora_B"),
     "PREFIX_TUNING": _kind("prompt_embeddings", _prefix),
     "PROMPT_TUNING": _PROMPT,

@@ -40,9 +40,14 @@ def default_folder() -> Path | None:
 class Cache:
     """Contents under keys. May be used by several threads and processes at once."""
 
-    def __init__(self, folder: Path | None) -> None:
-        """A cache in `folder`, made when something is first kept; one that keeps nothing where it is None."""
-        self._folder = None if folder is None else folder / "hub"
+    def __init__(self, folder: Path | None, name: str = "hub") -> None:
+        """A cache in `folder`, made when something is first kept; one that keeps nothing where it is None.
+
+        Args:
+            folder: What caches of repokit have in common.
+            name: Of the folder of this one's own.
+        """
+        self._folder = None if folder is None else folder / name
         self._grown = False
 
     def get(self, *key: str) -> bytes | None:

@@ -16,6 +16,7 @@ from repokit.repo.source import Kind
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from repokit.architectures.live import Live
     from repokit.repo.card import ModelCard
     from repokit.repo.chat_template import ChatTemplates
     from repokit.repo.gguf import GgufFiles
@@ -58,10 +59,16 @@ class Repository:
     """A read-only view of one repository.
 
     A facet is None where its file is absent and raises MalformedFile where it does not parse.
+
+    Attributes:
+        live: Derives the skeleton of a class that the data does not cover; None: nobody asked for that.
+        base: config.json of the base model of an adapter, where the caller has it.
     """
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self.live: Live | None = None
+        self.base: Mapping[str, Any] | None = None
         self._known: dict[tuple[str, str], Any] = {}
         self._errors: dict[tuple[str, str], InputError] = {}
         self._worker: Worker | None = None

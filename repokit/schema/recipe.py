@@ -178,6 +178,12 @@ class Origin(Section):
     from_: str = Field("source", alias="from", description="`source`, `base`, or a path.")
 
 
+class ConfigOrigin(Origin):
+    """Where config.json comes from, and what it leaves out."""
+
+    architectures: Many = Field((), description="The classes that it names, where it names none or wrong ones.")
+
+
 class CardRecipe(Section):
     """README.md. A body that a person wrote is kept as it is; sections are for a card that repokit writes."""
 
@@ -262,7 +268,7 @@ class Recipe(Section):
     output: str = Field(min_length=1, description="The directory that is built. Replaced only if repokit built it.")
     base: Base = Base()
     weights: Weights = Weights()
-    config: Origin = Field(Origin(), description="config.json: a Lightning checkpoint has none of its own.")
+    config: ConfigOrigin = Field(ConfigOrigin(), description="config.json: a Lightning checkpoint has none of its own.")
     tokenizer: Origin = Origin()
     processor: Origin = Origin()
     chat_template: Origin = Origin()

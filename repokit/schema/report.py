@@ -39,6 +39,14 @@ class NotChecked(_Frozen):
     reason: str
 
 
+class ReportSkeleton(_Frozen):
+    """Which tensors the weights were held against."""
+
+    architecture: str = Field(description="The class that config.json names.")
+    evidence: str = Field(description="verified: every tensor is known; partial: some are not.")
+    source: str = Field(description="Data of this version, or what the installed transformers says.")
+
+
 class ReportCoverage(_Frozen):
     """What the findings rest on. Unread is never clean."""
 
@@ -46,6 +54,7 @@ class ReportCoverage(_Frozen):
     not_checked: tuple[NotChecked, ...] = Field((), description="Rules that could not run, by reason.")
     broken: tuple[NotChecked, ...] = Field((), description="Rules that failed: a bug in repokit. The exit code is 2.")
     unknown_to_this_version: tuple[str, ...] = Field((), description="Newer values, which were not judged.")
+    skeleton: ReportSkeleton | None = Field(None, description="null: the tensors were not held against config.json.")
 
 
 class ReportSummary(_Frozen):

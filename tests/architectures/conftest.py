@@ -110,10 +110,8 @@ def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "toy.json.z").write_bytes(zlib.compress(json.dumps(MEMBER).encode()))
     monkeypatch.setattr(members, "folder", lambda: tmp_path)
     members.member.cache_clear()
-    members._dictionary.cache_clear()
     yield tmp_path
     members.member.cache_clear()
-    members._dictionary.cache_clear()
 
 
 @pytest.fixture

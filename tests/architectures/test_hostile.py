@@ -14,7 +14,7 @@ from repokit.architectures.expansion import MOST_TENSORS, expand
 from repokit.architectures.member import Member, blocks
 from repokit.architectures.suggestions import Budget, suggest
 
-TYPES = sorted(path.name.removesuffix(members.SUFFIX) for path in members.folder().glob(f"*{members.SUFFIX}"))
+TYPES = members.known()
 
 # Between these, counts are merely large, and what they ask for is made: seconds of work, and no end of it in sight.
 NUMBERS = st.one_of(
@@ -78,7 +78,7 @@ def test_a_config_gives_tensors_or_says_what_is_wrong(case: tuple[dict[str, Any]
         assert all(size is None or (isinstance(size, int) and size >= 0) for size in shape)
     held = {"model.norm.weight": (4,), "x": ()}
     difference = compare(found, held)
-    suggest(found, config, held, difference, Budget(tensors=2000, tries=4))
+    suggest(found, config, held, difference, budget=Budget(tensors=2000, tries=4))
 
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck))

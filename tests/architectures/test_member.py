@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import random
 import zlib
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from repokit.architectures import Evidence, NotCovered, member as members, skeleton
+from repokit.architectures import Evidence, NotCovered, archive as archives, member as members, skeleton
 from repokit.architectures.skeleton import covered, evidence
 from repokit.errors import InternalError
 
@@ -58,11 +59,11 @@ def changed(change: Callable[[dict[str, Any]], object]) -> bytes:
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Puts a member of the model type `tiny` into a folder of its own, and reads from there."""
+    """Puts a member of the model type `tiny`, a file of its own, into another folder, and reads from there."""
 
     def forget() -> None:
         members.member.cache_clear()
-        members._dictionary.cache_clear()
+        archives.archive.cache_clear()
 
     def put(content: bytes) -> None:
         forget()
@@ -129,7 +130,7 @@ DAMAGED_CLASSES = {
 @pytest.mark.parametrize("content", DAMAGED_CLASSES.values(), ids=DAMAGED_CLASSES)
 def test_a_damaged_class_is_an_error_that_names_its_member(write: Write, content: bytes) -> None:
     write(content)
-    with pytest.raises(InternalError, match=r"data/architectures/tiny\.json\.z .* damaged"):
+    with pytest.raises(InternalError, match=r"member tiny,? .* damaged"):
         skeleton(CONFIG)
 
 
@@ -170,19 +171,73 @@ def test_verified_classes_come_first(write: Write) -> None:
     assert covered("tiny") == ("TinyModel", "Another")
 
 
-def test_a_dictionary_is_used_where_there_is_one(write: Write, tmp_path: Path) -> None:
-    words = json.dumps(DOCUMENT["config"]).encode()
-    (tmp_path / members.DICTIONARY).write_bytes(words)
-    compressor = zlib.compressobj(9, zdict=words)
-    write(compressor.compress(json.dumps(DOCUMENT).encode()) + compressor.flush())
-    assert len(skeleton(CONFIG).shapes) == 3
+# ---------------------------------------------------------------- the archive of all
+
+
+def in_archive(content: bytes, relative: str | None = None, words: bytes = b"") -> bytes:
+    """An archive that holds one member."""
+    said = {key: DOCUMENT[key] for key in ("source", "transformers", "date")}
+    return archives.written({"tiny": (content, relative)}, {"tiny": said}, words, "5.24.0", "2026-11-30")
+
+
+@pytest.fixture
+def write_archive(write: Write, tmp_path: Path) -> Write:
+    """Makes an archive of the model type `tiny` alone, and reads from there."""
+
+    def put(content: bytes) -> None:
+        archives.archive.cache_clear()
+        members.member.cache_clear()
+        (tmp_path / members.ARCHIVE).write_bytes(content)
+
+    return put
+
+
+@pytest.mark.parametrize("words", [b"", json.dumps(DOCUMENT).encode()], ids=["alone", "against words"])
+def test_a_member_is_read_from_the_archive(write_archive: Write, words: bytes) -> None:
+    write_archive(in_archive(archives.packed(json.dumps(DOCUMENT).encode(), words), words=words))
+    assert (len(skeleton(CONFIG).shapes), members.known()) == (3, ("tiny",))
+
+
+RIGHT = in_archive(packed(DOCUMENT))
+DAMAGED_ARCHIVES = {
+    "empty": b"",
+    "another file": b"x" * 200,
+    "cut off in its index": RIGHT[:40],
+    "cut off in its member": RIGHT[:-10],
+    "a relative that is not there": in_archive(packed(DOCUMENT), "other"),
+    "its own relative": in_archive(packed(DOCUMENT), "tiny"),
+    "a bomb": in_archive(zlib.compress(b" " * (256 << 20), 9)),
+    "a bomb in xz": in_archive(lzma.compress(b" " * (256 << 20), preset=0)),
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED_ARCHIVES.values(), ids=DAMAGED_ARCHIVES)
+def test_a_damaged_archive_is_an_error_that_names_it(write_archive: Write, content: bytes) -> None:
+    write_archive(content)
+    with pytest.raises(InternalError, match=r"data/architectures/skeletons\.bin.* damaged"):
+        skeleton(CONFIG)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_flipped_bit_of_the_archive_is_noticed_or_changes_nothing(write_archive: Write, seed: int) -> None:
+    write_archive(RIGHT)
+    right = skeleton(CONFIG).shapes
+    content = bytearray(RIGHT)
+    place = random.Random(seed).randrange(len(content) * 8)
+    content[place // 8] ^= 1 << place % 8
+    write_archive(bytes(content))
+    try:
+        found = skeleton(CONFIG).shapes
+    except InternalError as error:
+        assert "skeletons.bin" in str(error)  # noqa: PT017 - or nothing is wrong
+    else:
+        assert found == right
 
 
 def test_every_member_of_the_wheel_can_be_read() -> None:
     """Every expression, that is; `architecture` compiles those of one class."""
-    paths = sorted(members.folder().glob(f"*{members.SUFFIX}"))
-    assert paths
-    for path in paths:
-        found = members.member(path.name.removesuffix(members.SUFFIX))
+    assert members.known()
+    for model_type in members.known():
+        found = members.member(model_type)
         for name in found.raw:
             assert found.architecture(name).name == name

@@ -190,7 +190,11 @@ output: {up}/out
 license: {{id: apache-2.0}}
 weights: {{max_shard_size: 2KB}}
 card: {{summary: "{summary}"}}
-lint: {{ignore: [{{code: TOK, reason: "weights are all that is built"}}]}}
+lint:
+  ignore:
+    - {{code: TOK, reason: "weights are all that is built"}}
+    - {{code: WGT, reason: "and few of them: no llama has so few"}}
+    - {{code: CFG113, reason: "nor is it so small"}}
 """
 
 

@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from repokit.linter.examples import DELETE, Example, edited, safetensors, shard, single, tensors_of
+from repokit.linter.examples_skeleton import weights_of
 from repokit.linter.finding import Severity
 from repokit.linter.rules.card import with_lines
 from repokit.linter.rules.token_ids import with_rows
@@ -62,6 +63,8 @@ def fused_projections(content: bytes) -> bytes:
     return edited(drop=apart, add=together)(content)
 
 
+GEMMA: Final = {"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text"}
+
 CONTROLS: Final[dict[str, tuple[set[str], Example]]] = {
     "tok-lt-embed-padding OpenHelix-Team/ReconVLA#7": (set(), Example("rows without a token", with_rows(40))),
     "tied-head-absent turboderp-org/exllamav2#408": (set(), Example("tied", base="tied")),
@@ -70,11 +73,8 @@ CONTROLS: Final[dict[str, tuple[set[str], Example]]] = {
         Example(
             "text alone",
             {
-                CONFIG: {
-                    "architectures": ["Gemma3ForCausalLM"],
-                    "model_type": "gemma3_text",
-                    "rope_parameters": {"rope_theta": 1000000.0},
-                }
+                CONFIG: {**GEMMA, "rope_parameters": {"rope_theta": 1000000.0}},
+                SINGLE: weights_of(GEMMA),
             },
         ),
     ),
@@ -127,7 +127,7 @@ CONTROLS: Final[dict[str, tuple[set[str], Example]]] = {
     ),
     "st-modules-missing AnswerDotAI/ModernBERT#168": (
         set(),
-        Example("an encoder", {**ENCODER, SINGLE: edited(drop=("lm_head.weight",))}),
+        Example("an encoder", ENCODER),
     ),
     "model-type-missing huggingface/transformers.js#921": (
         set(),
@@ -160,7 +160,6 @@ CONTROLS: Final[dict[str, tuple[set[str], Example]]] = {
             "shorter by choice",
             {
                 **ENCODER,
-                SINGLE: edited(drop=("lm_head.weight",)),
                 "sentence_bert_config.json": '{"max_seq_length": 32, "do_lower_case": false}',
                 "modules.json": json.dumps(
                     [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
@@ -227,7 +226,7 @@ CONTROLS: Final[dict[str, tuple[set[str], Example]]] = {
             {
                 CONFIG: {
                     **dict.fromkeys(("vocab_size", "num_hidden_layers", "bos_token_id", "eos_token_id"), DELETE),
-                    "architectures": ["LlavaForConditionalGeneration"],
+                    "architectures": ["LlavaLlamaForCausalLM"],
                     "model_type": "llava",
                     "text_config": {"model_type": "llama", "vocab_size": 32, "bos_token_id": 1, "eos_token_id": 4},
                 }

@@ -276,7 +276,7 @@ def _hidden(context: _Context) -> Iterator[Change]:
         letters = "".join(
             sorted(set(re.findall(r"[\"']([^\s\"'\w]|[A-Za-z])[\"']", context.inventory.source(context.dotted))))
         )
-        yield Change(Op.PATTERN, letters, layer_count(context.dotted, None, context.all_seen))
+        yield Change(Op.PATTERN, letters)  # its length is the number of layers
     if isinstance(value, bool) or re.match(r"(use_|is_|has_|enable)|.*(bias|norm)$", name):
         yield from (Change(Op.SET, flag) for flag in (True, False) if flag is not value)
     elif isinstance(value, str):

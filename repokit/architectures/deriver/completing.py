@@ -53,10 +53,13 @@ class Completing:
         self._fitter = Fitter(Features(seen), self.singles)
         self._fitter.fit([], self.seconds)  # starts its clock
 
-    def rules(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+    def rules(self, keys: Iterable[str], known: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         """Key -> its rule in the member format; keys that are what config.json says have none."""
         found: dict[str, dict[str, Any]] = {}
         for key in sorted(keys):
+            if key in known:
+                found[key] = dict(known[key])
+                continue
             values = [one.get(key) for one in self.effective]
             given = [one.get(key) for one in self.given]
             if all(map(_same, values, given)):

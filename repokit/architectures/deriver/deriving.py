@@ -14,10 +14,12 @@ import transformers
 from repokit.architectures.deriver.building import Sample
 from repokit.architectures.deriver.classes import config_class, source_hash
 from repokit.architectures.deriver.completing import Completing, all_keys, closure
+from repokit.architectures.deriver.composition import completed
 from repokit.architectures.deriver.facts import facts, kinds
 from repokit.architectures.deriver.features import Features
 from repokit.architectures.deriver.fields import effective, keyword_arguments
 from repokit.architectures.deriver.fitting import Fitted, Fitter
+from repokit.architectures.deriver.hints import RULES
 from repokit.architectures.deriver.sampling import Sampler
 from repokit.architectures.deriver.tracing import traced
 from repokit.architectures.deriver.truth import Refused, Shape, truth
@@ -36,11 +38,18 @@ TRACED: Final = 4  # samples whose construction is traced
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Seconds: for exploring, for fitting one class, for one set of fresh configs."""
+    """Seconds of processor time: for exploring (at least), for fitting one class, for one set of fresh configs.
+
+    Attributes:
+        patient: Explore as long as the type's classes need.
+        singly: Derive the classes that are not verified yet one by one.
+    """
 
     explore: float = 5.0
     fit: float = 4.0
     fresh: float = 10.0
+    patient: bool = False
+    singly: bool = False
 
 
 @dataclass
@@ -66,7 +75,8 @@ class Derivation:
         """
         start = time.process_time()
         self.sampler = Sampler(self.config_name, self.class_names, seed=self.seed)
-        self.sampler.explore(seconds=self.budget.explore)
+        needed = self.sampler.recommended_seconds if self.budget.patient else 0.0
+        self.sampler.explore(seconds=max(self.budget.explore, needed))
         self.samples = list(self.sampler.samples)
         self.shapes: dict[str, dict[int, dict[str, Shape]]] = {}
         self._collect(range(len(self.samples)))
@@ -196,7 +206,7 @@ class Derivation:
         given = [dict(next(self._readings(everything, sample, "given"))[1]) for sample in self.samples]
         singles = [number for number, sample in enumerate(self.samples) if sample.changed is not None]
         completing = Completing(given, [sample.effective for sample in self.samples], singles, self.budget.fit)
-        self.rules = completing.rules(closure(texts, {}))
+        self.rules = completing.rules(closure(texts, {}), RULES.get(self.config_name, {}))
         self.unfinished = completing.unknown
         keys = closure(texts, self.rules)
         self.config = {
@@ -295,7 +305,7 @@ class Derivation:
         self.log["unfinished"] = self.unfinished
         self.log["samples"] = len(self.samples)
         model_type = config_class(self.config_name).model_type
-        return {**self._head(model_type), "config": self.config, "classes": classes}
+        return completed({**self._head(model_type), "config": self.config, "classes": classes})
 
     def _record(self, name: str, done: Mapping[str, list[Any]]) -> dict[str, Any]:
         whole = not self.unknown[name] and self.verdicts[name].configs >= FEWEST

@@ -19,6 +19,8 @@ _IMAGE: Final = re.compile(r"(image_size|img_size|input_size)$")
 _HEAD_WIDTH: Final = re.compile(r"(head_dim|d_kv)$")
 _HIDDEN: Final = re.compile(r"(hidden_size|n_embd|d_model|embed_dim)")
 _HEADS: Final = re.compile(r"(num_attention_heads|num_heads|n_heads?|decoder_attention_heads|encoder_attention_heads)")
+# Objects that a config keeps by number or by token are no keys: per_layer_config.3.head_dim.
+_KEY: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _ELEMENTS: Final = (0, 1, 2, 3, 4, 5, 6, 7, 8, -1, -2)
 
 
@@ -70,7 +72,7 @@ class Features:
         self.mixed: list[str] = []
         self._evaluated: dict[str, Column] = {}
         self.sides: list[str] = []
-        for key in dict.fromkeys(key for environment in environments for key in environment):
+        for key in filter(_KEY.fullmatch, dict.fromkeys(key for one in environments for key in one)):
             self._sort_in(key, [environment[key] for environment in self.environments])
 
     def _sort_in(self, key: str, values: list[Value]) -> None:

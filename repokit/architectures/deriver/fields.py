@@ -180,15 +180,18 @@ def _undeclared(config: PreTrainedConfig, source: str) -> Iterator[tuple[str, Ke
     own = inspect.getsource(type(config))
     matches = [*_READ_FROM_KWARGS.finditer(own), *_READ_FROM_CONFIG.finditer(source)]
     found: dict[str, str] = {}
+    differ: set[str] = set()
     for match in matches:
         groups = match.groups()
         name = groups[0] or groups[-1]
         default = (groups[1] or "").strip() if len(groups) > 1 and groups[0] else ""
+        if default and found.get(name, default) not in {"", default}:
+            differ.add(name)  # conv_kernel_size of DeBERTa: 3 here, 0 there
         if not found.get(name):
             found[name] = default
     for name, default in found.items():
         if not _is_known(config, name):
-            yield name, Key(_literal(default), "", hidden=True)
+            yield name, Key(ABSENT if name in differ else _literal(default), "", hidden=True)
 
 
 def _is_known(config: PreTrainedConfig, name: str) -> bool:

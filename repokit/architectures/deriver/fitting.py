@@ -27,7 +27,14 @@ MOST_COLUMNS: Final = 22
 MOST_POINTS: Final = 6_000  # more of them than this, and conditions are searched for among pairs only
 PIECES: Final = 3
 MOST_FOUND: Final = 40  # conditions that are tried again as parts of others
+MULTIPLES: Final = (2, 3, 4)
+FEW: Final = 400  # so many points at most are held against every key
 MOST_INDEXED: Final = 1_500  # at more points than this, candidates with an index are not tried one by one
+
+
+_INDEX_ATOM: Final = re.compile(
+    r"^(?:not \()?[ijklm](?:==|<|%)"
+)  # the first layer, every second one: what splits sizes most
 
 
 @dataclass(slots=True)
@@ -96,7 +103,8 @@ class Fitter:
         candidates = list(dict.fromkeys(form for text in self.expressions for form in sided(text, self.features.sides)))
         self._indexed = [text for text in candidates if expression(text).indexed]
         plain = [text for text in candidates if not expression(text).indexed]
-        self._pool = dict.fromkeys([*self.features.scalars, *self.features.mixed, *plain])
+        doubled = [f"2*{key}" for key in self.features.scalars]
+        self._pool = dict.fromkeys([*self.features.scalars, *self.features.mixed, *plain, *doubled])
 
     def fit(self, shapes: Sequence[Mapping[str, Shape] | None], seconds: float) -> Fitted:
         """The skeleton that gives these shapes, one mapping per sample."""
@@ -167,10 +175,23 @@ class Fitter:
         """The candidates that give the column."""
         samples = seen.samples
         matching = [text for text in self._pool if (self.features.evaluated(text)[samples] == column).all()]
+        matching = matching or self._multiples(samples, column)
         if not matching and seen.depth:
             usable = [text for text in self._indexed if seen.depth > 1 or " j" not in f" {text}"]
             matching = [text for text in usable if (self.features.at(text, seen) == column).all()]
         return matching
+
+    def _multiples(self, samples: NDArray[np.intp], column: Column) -> list[str]:
+        """Candidates that give the column times or over a small number: a converter joined or split the tensor."""
+        found = []
+        for text in self._pool:
+            values = self.features.evaluated(text)[samples]
+            for factor in MULTIPLES:
+                if (values * factor == column).all():
+                    found.append(f"{factor}*({text})")
+                elif (values == column * factor).all():
+                    found.append(f"({text})//{factor}")
+        return found
 
     def _anywhere(self, target: _Target, column: Column) -> str | None:
         columns = self.features.columns(target.seen)
@@ -203,11 +224,12 @@ class Fitter:
     ) -> str | None:
         """The condition of one piece. Points that another piece gives as well may fall on either side."""
         either = mask & np.any(others, axis=0) if others else np.zeros_like(mask)
-        for doubtful in (either, np.zeros_like(mask)):
+        near = causes | self._switches or None
+        for doubtful, only in ((either, near), (np.zeros_like(mask), near), (either, None)):
             certain = seen.where(~doubtful)
             wanted = bits(mask[~doubtful].tolist())
-            if wanted and len(certain) >= 4:
-                atoms = Atoms.over(self.features, certain, causes | self._switches or None, self.conditions)
+            if wanted and len(certain) >= 4 and (only is not None or len(certain) < FEW):
+                atoms = Atoms.over(self.features, certain, only, self.conditions)
                 held = condition(wanted, atoms, self._seconds(0.5), deep=len(certain) < 1_000)
                 if held is not None and held not in {"True", "False"}:
                     return held
@@ -240,7 +262,7 @@ class Fitter:
         """Each atom in turn: an expression for one side, then the rest."""
         until = time.process_time() + self._seconds(2.0 if target.seen.depth else 1.0)
         only = causes or None
-        for text, mask in atoms.bits.items():
+        for text, mask in sorted(atoms.bits.items(), key=lambda item: _INDEX_ATOM.search(item[0]) is None):
             if time.process_time() > until:
                 return None
             here = np.array([bool(mask >> at & 1) for at in range(len(column))])

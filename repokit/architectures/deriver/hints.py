@@ -120,3 +120,22 @@ BY_NAME: dict[str, Value] = {
     "backbone": "resnet18",
     "pad_token_id": 0,
 }
+
+# What config classes make of a list in two spellings, a string with a letter per layer, or nothing: three sources of
+# one value are more than is searched for. Rules of the member format, verified like those that are found.
+_LAYERS = "hybrid_override_pattern if layers_block_type is None else layers_block_type"
+RULES: dict[str, dict[str, dict[str, object]]] = {
+    "NemotronHConfig": {
+        "layers_block_type": {
+            "given": False,
+            "len": f"4 if layers_block_type is None and hybrid_override_pattern is None else len({_LAYERS})",
+            "elem": "(('linear_attention' if i==0 else 'moe' if i==1 else 'full_attention' if i==2 else 'mlp')"
+            " if layers_block_type is None and hybrid_override_pattern is None"
+            f" else 'linear_attention' if ({_LAYERS})[i] in ('M','mamba')"
+            f" else 'moe' if ({_LAYERS})[i]=='E'"
+            f" else 'full_attention' if ({_LAYERS})[i] in ('*','attention')"
+            f" else 'mlp' if ({_LAYERS})[i]=='-'"
+            f" else ({_LAYERS})[i])",
+        }
+    }
+}

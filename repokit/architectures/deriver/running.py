@@ -20,8 +20,10 @@ from typing import Any, Final
 from repokit.architectures.deriver.classes import model_types, source_hash
 from repokit.architectures.deriver.deriving import Budget, Derivation
 from repokit.architectures.deriver.sampling import Underivable
+from repokit.architectures.deriver.truth import prepare
 from repokit.architectures.member import Evidence
 
+USUAL: Final = Budget()
 SECONDS: Final = 180.0  # for one config class; what takes longer is given up
 
 
@@ -33,7 +35,7 @@ class _Running:
 
 
 def derive_all(
-    work: Path, names: Sequence[str], *, jobs: int, seconds: float = SECONDS, seed: int = 0
+    work: Path, names: Sequence[str], *, jobs: int, seconds: float = SECONDS, seed: int = 0, budget: Budget = USUAL
 ) -> Iterator[str]:
     """Derives config classes; yields a line for each when it is done.
 
@@ -43,6 +45,7 @@ def derive_all(
         jobs: How many at the same time.
         seconds: The limit for one of them.
         seed: Of the samples.
+        budget: Of each.
     """
     work.mkdir(parents=True, exist_ok=True)
     model_types()  # imports every model, once and here: the processes are forked
@@ -51,7 +54,7 @@ def derive_all(
     while waiting or running:
         while waiting and len(running) < jobs:
             name = waiting.pop(0)
-            process = context.Process(target=_derive, args=(work, name, seed), daemon=True)
+            process = context.Process(target=_derive, args=(work, name, seed, budget), daemon=True)
             process.start()
             running.append(_Running(process, name, time.monotonic()))
         time.sleep(0.05)
@@ -66,18 +69,56 @@ def derive_all(
                 yield f"{len(waiting) + len(running):4} {one.name} {summary(record(work, one.name))}"
 
 
-def _derive(work: Path, name: str, seed: int) -> None:
+def _derive(work: Path, name: str, seed: int, budget: Budget) -> None:
+    prepare()
     start = time.monotonic()
-    derivation = Derivation(name, model_types()[name], Budget(), seed)
+    derivation = Derivation(name, model_types()[name], budget, seed)
+    before = record(work, name)
     found: dict[str, Any]
     try:
-        found = {"document": derivation.run()}
+        if budget.singly and before and "document" in before:
+            found = {"document": singly(before, name, budget, seed)}
+            derivation.log.update(before.get("log", {}))
+        else:
+            found = {"document": derivation.run()}
     except Underivable as why:
         found = {"error": str(why)[:300]}
     except BaseException as error:  # noqa: BLE001 - a class may fail in any way; the others go on
         found = {"error": f"{type(error).__name__}: {error}"[:300], "trace": traceback.format_exc()[-1500:]}
     _keep(work, name, {**found, "log": derivation.log, "seconds": round(time.monotonic() - start, 1)})
     os._exit(0)  # nothing of the parent's is to be cleaned up here
+
+
+def singly(before: Mapping[str, Any], name: str, budget: Budget, seed: int) -> dict[str, Any]:
+    """A document in which each class that is not verified has been derived alone, with all the samples for itself.
+
+    What is found is taken over where it reads config.json as the rest of the document does.
+    """
+    document = {**before["document"], "classes": dict(before["document"]["classes"])}
+    for one in before["classes"]:
+        if document["classes"].get(one, {}).get("evidence") == Evidence.VERIFIED:
+            continue
+        alone = Derivation(name, [one], budget, seed).run()
+        if alone["classes"].get(one, {}).get("evidence") != Evidence.VERIFIED:
+            continue
+        if (config := _together(document["config"], alone["config"])) is not None:
+            document = {**document, "config": config, "classes": {**document["classes"], one: alone["classes"][one]}}
+    return document
+
+
+def _together(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Two readings of config.json in one; None where they differ about a key."""
+    joined: dict[str, Any] = dict(one)
+    for part in ("defaults", "derive", "initial"):
+        both = one[part].keys() & other[part].keys()
+        if any(one[part][key] != other[part][key] for key in both):
+            return None
+        joined[part] = {**one[part], **other[part]}
+    ruled = joined["derive"].keys()
+    if any(key in ruled and key not in side["derive"] for side in (one, other) for key in side["defaults"]):
+        return None  # what one computes, the other takes as it stands
+    joined["aliases"] = [*one["aliases"], *(pair for pair in other["aliases"] if pair not in one["aliases"])]
+    return joined
 
 
 def _keep(work: Path, name: str, found: Mapping[str, Any]) -> None:

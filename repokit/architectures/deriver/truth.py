@@ -16,12 +16,11 @@ import logging
 import re
 import signal
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-import huggingface_hub
 import torch
 from torch import nn
 from torch.nn import init
@@ -33,6 +32,7 @@ from transformers import (
     core_model_loading,
     modeling_utils,
 )
+from transformers.utils import hub
 
 Shape = tuple[int, ...]
 
@@ -155,10 +155,9 @@ def guarded(seconds: float) -> Iterator[None]:
 
     The time limit is a signal: call it in the main thread only.
     """
-    prepare()
     before = signal.signal(signal.SIGALRM, _time_is_up)
     try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        with _cheap(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)  # again and again: a finalizer may swallow the first
             try:
                 yield
@@ -182,46 +181,70 @@ def _time_is_up(_signal: int, _frame: FrameType | None) -> None:
 
 @functools.lru_cache(maxsize=1)
 def prepare() -> None:
-    """Make this process one that builds models and does nothing else with them.
-
-    Values are never looked at, so nothing initialises them; no generation config, parallel plan or
-    gradient checkpointing is set up; nothing is logged. Done once, and never undone.
-    """
+    """Make this process one that builds models and does nothing else with them. Done once, and never undone."""
     torch.set_num_threads(1)
-    huggingface_hub.constants.HF_HUB_OFFLINE = True  # some models look for the weights of their backbone
     logging.disable(logging.CRITICAL)
     warnings.filterwarnings("ignore")
-    for name in dir(init):
-        if name.endswith("_") and not name.startswith("_"):
-            setattr(init, name, _untouched)
-    for layer in (nn.Linear, nn.Bilinear, nn.Embedding, nn.LayerNorm, nn.GroupNorm, nn.modules.conv._ConvNd):  # noqa: SLF001  # the base of all convolutions
-        layer.reset_parameters = _nothing
+    for owner, name, value in _replacements():
+        setattr(owner, name, value)
     re._MAXCACHE = 100_000  # type: ignore[attr-defined]  # noqa: SLF001  # every build compiles the patterns of its conversions anew
-    _skip_what_no_checkpoint_shows()
     gc.collect()
     gc.freeze()  # torch and transformers stay; walking them in every collection takes a tenth of the time
 
 
-def _untouched(tensor: torch.Tensor | None = None, *_: object, **__: object) -> torch.Tensor | None:
-    return tensor
+@contextlib.contextmanager
+def _cheap() -> Iterator[None]:
+    """What `prepare` does, for as long as one model is built: other code of this process is left as it was."""
+    if prepare.cache_info().currsize:
+        yield
+        return
+    before = [(owner, name, owner.__dict__[name]) for owner, name, _ in _replacements() if name in owner.__dict__]
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for owner, name, value in _replacements():
+                setattr(owner, name, value)
+            yield
+        finally:
+            logging.disable(level)
+            for owner, name, _ in _replacements():
+                if not any(one is owner and kept == name for one, kept, _ in before):
+                    delattr(owner, name)
+            for owner, name, value in before:
+                setattr(owner, name, value)
 
 
-def _skip_what_no_checkpoint_shows() -> None:
+@functools.lru_cache(maxsize=1)
+def _replacements() -> tuple[tuple[Any, str, Any], ...]:
+    """What is left out because no checkpoint shows it.
+
+    Values are never looked at, so nothing initialises them; no generation config, parallel plan or gradient
+    checkpointing is set up; and models that look for the weights of their backbone find no network.
+    """
     generation = GenerationConfig()
 
     def shared_generation_config(_class: type, _config: PreTrainedConfig) -> GenerationConfig:
         return generation
 
-    replaced: dict[str, Callable[..., Any]] = {
-        "init_parallel_plans": _nothing,
-        "_backward_compatibility_gradient_checkpointing": _nothing,
-        "initialize_weights": _nothing,
-        "_initialize_weights": _nothing,
-    }
-    for name, function in replaced.items():
-        if hasattr(PreTrainedModel, name):
-            setattr(PreTrainedModel, name, function)
-    GenerationConfig.from_model_config = classmethod(shared_generation_config)
+    found: list[tuple[Any, str, Any]] = [(hub.constants, "HF_HUB_OFFLINE", True)]
+    found += [(init, name, _untouched) for name in dir(init) if name.endswith("_") and not name.startswith("_")]
+    layers = (nn.Linear, nn.Bilinear, nn.Embedding, nn.LayerNorm, nn.GroupNorm, nn.modules.conv._ConvNd)  # noqa: SLF001  # the base of all convolutions
+    found += [(layer, "reset_parameters", _nothing) for layer in layers]
+    skipped = (
+        "init_parallel_plans",
+        "_backward_compatibility_gradient_checkpointing",
+        "initialize_weights",
+        "_initialize_weights",
+    )
+    found += [(PreTrainedModel, name, _nothing) for name in skipped if hasattr(PreTrainedModel, name)]
+    found.append((GenerationConfig, "from_model_config", classmethod(shared_generation_config)))
+    return tuple(found)
+
+
+def _untouched(tensor: torch.Tensor | None = None, *_: object, **__: object) -> torch.Tensor | None:
+    return tensor
 
 
 def _nothing(*_: object, **__: object) -> None:

@@ -11,7 +11,7 @@ from repokit.schema import report as schema
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from repokit.linter.finding import Finding, Report
+    from repokit.linter.finding import Expectation, Finding, Report
     from repokit.linter.places import Locate
 
 
@@ -26,6 +26,7 @@ def render(report: Report, locate: Locate) -> str:
             not_checked=_by_reason(coverage.not_checked),
             broken=_by_reason(coverage.broken),
             unknown_to_this_version=coverage.unknown,
+            skeleton=_expectation(coverage.skeleton),
         ),
         summary=schema.ReportSummary(
             errors=report.count(Severity.ERROR),
@@ -51,6 +52,13 @@ def _finding(finding: Finding, locate: Locate) -> schema.ReportFinding:
         names=tuple(printable(name, 4096) for name in finding.names),
         fix=None if finding.hint is None else printable(finding.hint, 4096),
     )
+
+
+def _expectation(known: Expectation | None) -> schema.ReportSkeleton | None:
+    if known is None:
+        return None
+    architecture = printable(known.architecture, 4096)
+    return schema.ReportSkeleton(architecture=architecture, evidence=known.evidence, source=known.source)
 
 
 def _by_reason(codes: Mapping[str, str]) -> tuple[schema.NotChecked, ...]:

@@ -146,6 +146,8 @@ class UnmatchedPattern(Rule):
             modules = tuple(adapter.pairs)
             if adapter.config.string("peft_type") != "LORA" or not modules:
                 continue
+            if adapter.config.raw.get("target_parameters"):
+                continue  # a pattern may be the name of a parameter, whose tensors have that of its module
             for key in ("rank_pattern", "alpha_pattern"):
                 patterns = adapter.config.mapping(key)
                 for pattern in () if patterns is None else patterns.raw:

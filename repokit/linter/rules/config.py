@@ -232,7 +232,12 @@ class ImpossibleSize(Rule):
             },
         ),
     )
-    good = (Example("a model without attention heads", {CONFIG: {"num_attention_heads": None}}),)
+    good = (
+        Example(
+            "a model without attention heads",
+            {CONFIG: {"architectures": ["RwkvForCausalLM"], "num_attention_heads": None}},
+        ),
+    )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         levels: list[Document] = [] if repository.config is None else list(repository.config.levels)

@@ -7,9 +7,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from repokit.linter.examples import Example, Tensors, edited
+from repokit.linter.examples_skeleton import weights_of
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
-from repokit.linter.rules.weights_against_config import as_dtype, dtypes, experts, fused_groups, generates
+from repokit.linter.rules.expected_tensors import torn
+from repokit.linter.rules.weights_against_config import (
+    MOE,
+    as_dtype,
+    dtypes,
+    fused_groups,
+    generates,
+    of_experts,
+)
 from repokit.printable import count, printable, size
 from repokit.repo.config import CONFIG
 from repokit.repo.weights import SINGLE
@@ -19,7 +28,6 @@ if TYPE_CHECKING:
     from repokit.repo.repository import Repository
 
 DRAFTS: Final = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
-MOE: Final = {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_experts": 4}
 
 
 def fused(number: int) -> Tensors:
@@ -87,18 +95,18 @@ class MixedExpertLayouts(Rule):
     bad = (
         Example(
             "two savers, one folder",
-            {CONFIG: MOE, SINGLE: edited(add={**fused(4), **experts(0, 1, 2, 3)})},
+            {CONFIG: MOE, SINGLE: weights_of(MOE, add=fused(4))},
             also=("WGT302",),
         ),
     )
-    good = (Example("one by one", {CONFIG: MOE, SINGLE: edited(add=experts(0, 1, 2, 3))}),)
+    good = (Example("one by one", {CONFIG: MOE, SINGLE: weights_of(MOE)}),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         weights = repository.weights
         alone = {pattern.partition("experts.")[0] for pattern in weights.groups if ".experts.*." in pattern}
         together = fused_groups(repository)
         names = [names[0] for pattern, names in together.items() if pattern.partition("experts.")[0] in alone]
-        if names:
+        if names or (names := torn(repository)):
             message = "has experts one by one and in one tensor, in the same layers"
             hint = "save the model again, in one layout"
             yield self.finding(weights.main or SINGLE, message, names=names, place=names[0], hint=hint)
@@ -115,7 +123,12 @@ class FusedExperts(Rule):
     severity = Severity.NOTE
     since = "0.1"
     reads = Reads.HEADERS
-    bad = (Example("a state dict of transformers 5", {CONFIG: MOE, SINGLE: edited(add=fused(4))}),)
+    bad = (
+        Example(
+            "a state dict of transformers 5",
+            {CONFIG: MOE, SINGLE: weights_of(MOE, drop=of_experts(0, 1, 2, 3), add=fused(4))},
+        ),
+    )
     good = (
         Example(
             "a family that publishes them so",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from repokit.linter.examples import Change, Example
+from repokit.linter.examples_skeleton import weights_of
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import printable, some
@@ -129,8 +130,23 @@ class GenerationTokenOutOfRange(Rule):
                 yield self.finding(GENERATION, message, place=config.at(key), names=tuple(map(str, wrong)))
 
 
+SPOKEN: Final = {
+    "architectures": ["WhisperForConditionalGeneration"],
+    "model_type": "whisper",
+    "d_model": 16,
+    "decoder_attention_heads": 2,
+    "decoder_ffn_dim": 24,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "encoder_ffn_dim": 24,
+    "encoder_layers": 2,
+    "max_source_positions": 8,
+    "max_target_positions": 64,
+    "num_mel_bins": 8,
+}
 WHISPER: Final[dict[str, Change]] = {
-    CONFIG: {"architectures": ["WhisperForConditionalGeneration"], "model_type": "whisper"},
+    CONFIG: SPOKEN,
+    "model.safetensors": weights_of(SPOKEN),
     "preprocessor_config.json": '{"feature_extractor_type": "WhisperFeatureExtractor"}',
     "chat_template.jinja": None,
 }

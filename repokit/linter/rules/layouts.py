@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from repokit.linter.examples import CARD, Change, Example, edited, safetensors
+from repokit.linter.examples import CARD, Change, Example, safetensors
+from repokit.linter.examples_skeleton import weights_of
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.tokenizer import ENCODER
@@ -51,6 +52,9 @@ def pipeline(**parts: list[str | None]) -> dict[str, Change]:
     }
 
 
+CROSS_ENCODER: Final = {"architectures": ["BertForSequenceClassification"], "model_type": "bert"}
+
+
 def embedder(*modules: tuple[str, str], **files: Change) -> dict[str, Change]:
     """A change that makes the base a model of sentence-transformers with these modules (path, class)."""
     entries = [
@@ -61,7 +65,6 @@ def embedder(*modules: tuple[str, str], **files: Change) -> dict[str, Change]:
     return {
         **ENCODER,
         README: card.replace("text-generation", "sentence-similarity"),
-        SINGLE: edited(drop=("lm_head.weight",)),
         MODULES: json.dumps(entries),
         **files,
     }
@@ -209,8 +212,8 @@ class MissingModules(Rule):
             {
                 **embedder(),
                 MODULES: None,
-                "config.json": {"architectures": ["BertForSequenceClassification"], "model_type": "bert"},
-                SINGLE: edited(drop=("lm_head.weight",), add={"classifier.weight": ("BF16", (2, 16))}),
+                "config.json": CROSS_ENCODER,
+                SINGLE: weights_of(CROSS_ENCODER),
             },
         ),
     )

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 KEY: Final = "quantization_config"
 QUERY: Final = "model.layers.0.self_attn.q_proj"
 UP: Final = "model.layers.0.mlp.up_proj"
+BIASES: Final = {
+    f"model.layers.{layer}.self_attn.{name}_proj.bias": ("BF16", (8 if name in "kv" else 16,))
+    for layer in range(2)
+    for name in "qkvo"
+}
 
 # Methods whose stored form this module knows. Of others, no tensor is asked for.
 KNOWN: Final = frozenset(
@@ -178,7 +183,11 @@ class IncompleteModule(Rule):
     )
     good = (
         Example("no order of columns, so no g_idx", {SINGLE: edited(drop=(f"{QUERY}.g_idx",))}, "gptq"),
-        Example("a bias beside", {SINGLE: edited(add={f"{QUERY}.bias": ("BF16", (16,))})}, "float-quantized"),
+        Example(
+            "biases beside",
+            {CONFIG: {"attention_bias": True}, SINGLE: edited(add=BIASES)},
+            "float-quantized",
+        ),
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
@@ -244,7 +253,7 @@ class ContradictedSkipList(Rule):
         Example(
             "an expression, which is not run",
             {
-                CONFIG: {KEY: {"ignore": ["re:.*up_proj"]}},
+                CONFIG: {KEY: {"ignore": ["lm_head", "re:.*0.mlp.up_proj"]}},
                 SINGLE: edited(drop=(f"{UP}.weight_scale",), add={f"{UP}.weight": ("BF16", (24, 16))}),
             },
             "float-quantized",

@@ -86,7 +86,8 @@ class ScaleMismatch(Rule):
         parts = {part for module in facet.stored for part in module.parts}
         if facet.forms and static_inputs(facet.declared) and not parts & INPUT_SCALES:
             message = "declares static activations, and the weights hold no scale of any input"
-            yield self.finding(CONFIG, message, place=facet.declared.config.pointer)
+            names = [name for module in facet.stored for name in module.names]
+            yield self.finding(CONFIG, message, names=names, place=facet.declared.config.pointer)
 
 
 class GroupSizeMismatch(Rule):

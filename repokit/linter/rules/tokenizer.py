@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.errors import InputError
 from repokit.linter.examples import DELETE, Change, Example
+from repokit.linter.examples_skeleton import weights_of
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.card import with_lines
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 MODEL: Final = b"\x0a\x0e\x0a\x05<unk>\x15\x00\x00\x00\x00\x18\x02"  # SentencePiece with one piece
 
 
+BERT: Final = {"architectures": ["BertForMaskedLM"], "model_type": "bert"}
 ENCODER: Final[dict[str, Change]] = {
-    "config.json": {"architectures": ["BertForMaskedLM"], "model_type": "bert"},
+    "config.json": BERT,
+    "model.safetensors": weights_of(BERT),
     "README.md": with_lines("pipeline_tag: fill-mask\n", drop="pipeline_tag"),
     "generation_config.json": None,
     "chat_template.jinja": None,

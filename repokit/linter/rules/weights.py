@@ -186,7 +186,13 @@ class WrapperPrefix(Rule):
                 SINGLE: edited(add={"model.layers.0.self_attn.q_proj.lora_A.speech.weight": ("BF16", (4, 16))}),
             },
         ),
-        Example("a part of the architecture", {SINGLE: edited(add={"stages.0.module.weight": ("BF16", (16,))})}),
+        Example(
+            "a part of the architecture",
+            {
+                "config.json": {"architectures": ["LevitForCausalLM"]},
+                SINGLE: edited(add={"stages.0.module.weight": ("BF16", (16,))}),
+            },
+        ),
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
