@@ -43,7 +43,9 @@ def drawn() -> list[str]:
     return random.Random(20261130).sample(covered(), DRAWN)
 
 
-@pytest.fixture(scope="module", params=range(DRAWN))
+@pytest.fixture(
+    scope="module", params=[0, *(pytest.param(number, marks=pytest.mark.full) for number in range(1, DRAWN))]
+)
 def name(request: pytest.FixtureRequest) -> str:
     return drawn()[request.param]
 
