@@ -186,11 +186,12 @@ class Fitter:
         found = []
         for text in self._pool:
             values = self.features.evaluated(text)[samples]
+            term = text if re.fullmatch(r"[\w.]+", text) else f"({text})"
             for factor in MULTIPLES:
                 if (values * factor == column).all():
-                    found.append(f"{factor}*({text})")
+                    found.append(f"{factor}*{term}")
                 elif (values == column * factor).all():
-                    found.append(f"({text})//{factor}")
+                    found.append(f"{term}//{factor}")
         return found
 
     def _anywhere(self, target: _Target, column: Column) -> str | None:
