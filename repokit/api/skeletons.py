@@ -17,11 +17,12 @@ def live() -> Live:
     Raises:
         UsageError: It is not installed.
     """
-    from repokit.architectures.live import PROGRAM, Live, NoAnswer, require_libraries
+    from repokit.architectures.live import PROGRAM, Live, NoAnswer
     from repokit.repo.hub_cache import Cache, default_folder
+    from repokit.verifier.load_check import require_libraries
     from repokit.verifier.load_process import ChildProcess, Lost
 
-    require_libraries()
+    require_libraries("a live skeleton", "it asks the library itself which tensors the class has")
 
     def ask(request: Mapping[str, Any], seconds: float) -> bytes:
         try:

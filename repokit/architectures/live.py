@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import importlib.util
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +22,7 @@ from repokit.architectures.expansion import Expanded, Shape
 from repokit.architectures.grammar import INDICES, expression
 from repokit.architectures.member import FORMAT, Evidence, Kind, Member, Template, frozen, parsed
 from repokit.architectures.skeleton import Skeleton, evidence, first_architecture, skeleton
-from repokit.errors import InputError, UsageError
+from repokit.errors import InputError
 from repokit.printable import printable
 
 PROGRAM: Final = Path(__file__).with_name("live_child.py")
@@ -33,7 +32,6 @@ MEMORY: Final = 4 << 30  # bytes for it; the same one takes 0.1 GB
 SOURCE: Final = "live"  # in the place of the hash of the sources, in a member that was derived here
 
 _FORMAT: Final = "1"  # of the answers: another one is another key of the cache
-_LIBRARIES: Final = ("torch", "transformers")
 _NUMBER: Final = re.compile(r"(?<![^.])\d+(?![^.])")
 # What changes no tensor and would make transformers look for code, kernels or other files, at every level.
 _LEFT_OUT: Final = re.compile(
@@ -57,18 +55,6 @@ class Kept(Protocol):
 
 
 Ask = Callable[[Mapping[str, Any], float], bytes]  # a request for live_child.py and its seconds -> its line of JSON
-
-
-def require_libraries() -> None:
-    """Says what to install where the extra is not.
-
-    Raises:
-        UsageError: With the command.
-    """
-    if absent := [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]:
-        what = f"a live skeleton needs {' and '.join(absent)}"
-        why = "it asks the library itself which tensors the class has"
-        raise UsageError(what, why=why, hint='pip install "repokit[load]"')
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ class Stored:
         facts = self.skeleton.facts
         passed_over = [*facts.other.get("ignore_unexpected", ()), *(pattern.pattern for pattern in self.extras)]
         other = {**facts.other, "ignore_unexpected": passed_over}
-        return replace(self.skeleton, expanded=expanded, facts=replace(facts, memory=None, other=other))
+        return replace(self.skeleton, expanded=expanded, second=None, facts=replace(facts, memory=None, other=other))
 
     def may_be_there(self, name: str) -> bool:
         """Whether a tensor that must not be there may be."""

@@ -166,12 +166,6 @@ class Method(ABC):
         return None
 
 
-def agreed(verdicts: Sequence[Verdict]) -> Verdict:
-    """One verdict, where several readings of a config give the same."""
-    first = verdicts[0]
-    return first if all(verdict is first for verdict in verdicts) else Verdict.OPEN
-
-
 # ---------------------------------------------------------------- sizes, of which some are unknown
 
 

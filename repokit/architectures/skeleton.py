@@ -17,8 +17,6 @@ from repokit.architectures.grammar import Environment
 from repokit.architectures.member import ClassFacts, Evidence, Member, Template, member
 from repokit.architectures.names import Names
 
-_INDICES: Final = re.compile(r"\\\{[ijklm]\\\}")
-
 
 @dataclass(frozen=True)
 class Skeleton:
@@ -79,11 +77,6 @@ class Skeleton:
         return tuple((target, source) for target, source in self.facts.other.get("tied", ()))
 
     @cached_property
-    def tied_names(self) -> re.Pattern[str]:
-        """Matches the targets of ties: names that may stand in a file as a second copy."""
-        return _any_of([_INDICES.sub(r"\\d+", re.escape(target)) for target, _ in self.ties], whole=True)
-
-    @cached_property
     def ignored(self) -> re.Pattern[str]:
         """Finds names that loaders pass over in silence when they are there and not asked for."""
         return _any_of(list(self.facts.other.get("ignore_unexpected", ())))
@@ -106,11 +99,8 @@ class Skeleton:
 _NEVER: Final = re.compile(r"(?!)")
 
 
-def _any_of(patterns: list[str], *, whole: bool = False) -> re.Pattern[str]:
-    if not patterns:
-        return _NEVER
-    joined = "|".join(f"(?:{pattern})" for pattern in patterns)
-    return re.compile(rf"\A(?:{joined})\Z" if whole else joined)
+def _any_of(patterns: list[str]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns)) if patterns else _NEVER
 
 
 def skeleton(config: Mapping[str, Any], architecture: str | None = None) -> Skeleton:

@@ -66,16 +66,20 @@ class _Answer(BaseModel):
     seconds: float
 
 
-def require_libraries() -> None:
+def require_libraries(
+    what: str = "a load check", why: str = "it asks the library itself whether it loads the repository"
+) -> None:
     """Says what to install where the extra is not: before anything else is done.
+
+    Args:
+        what: What needs it.
+        why: What for.
 
     Raises:
         UsageError: With the command.
     """
     if absent := [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]:
-        what = f"a load check needs {', '.join(absent)}"
-        why = "it asks the library itself whether it loads the repository"
-        raise UsageError(what, why=why, hint="pip install 'repokit[load]'")
+        raise UsageError(f"{what} needs {', '.join(absent)}", why=why, hint="pip install 'repokit[load]'")
 
 
 def check_load(

@@ -531,3 +531,12 @@ def test_stacked_experts_of_mlx_are_not_judged():
 def test_mlx_names_that_are_not_known_are_not_judged():
     with pytest.raises(NotTransformed):
         stored(handmade(LINEAR), {"quantization": MLX}, {f"blocks.{number}.scales": (1,) for number in range(9)})
+
+
+def test_a_quantized_file_has_no_second_form():
+    """Experts that are one tensor in memory are not what a quantizer wrote."""
+    config = {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "num_hidden_layers": 1}
+    config["quantization_config"] = {"quant_method": "gptq", "bits": 4, "group_size": 128}
+    whole = skeleton(config)
+    assert whole.memory is not None
+    assert stored(whole, config).as_skeleton.memory is None

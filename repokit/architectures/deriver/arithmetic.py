@@ -233,3 +233,10 @@ def _linear(text: str, factor: int, rest: int) -> str:
 def search(target: Column, columns: Mapping[str, Column], seconds: float) -> str | None:
     """The simplest expression over these columns that gives the target; None where none was found in the time."""
     return Search(target, dict(columns), time.process_time() + seconds).found()
+
+
+def correlation(one: Column, two: Column) -> float:
+    """How much alike two columns vary: 0 to 1."""
+    if one.std() == 0 or two.std() == 0:
+        return 0.0
+    return float(abs(np.corrcoef(one, two)[0, 1]))

@@ -17,9 +17,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from repokit.architectures.deriver.arithmetic import same_everywhere, search, simplicity
+from repokit.architectures.deriver.arithmetic import correlation, same_everywhere, search, simplicity
 from repokit.architectures.deriver.conditions import Atoms, bits, condition, truth
 from repokit.architectures.deriver.features import Column, Features, Observations
+from repokit.architectures.deriver.sides import sided
 from repokit.architectures.deriver.templates import Point, Shape, prefixes, templates
 from repokit.architectures.grammar import UNUSABLE, expression
 
@@ -197,7 +198,7 @@ class Fitter:
     def _anywhere(self, target: _Target, column: Column) -> str | None:
         columns = self.features.columns(target.seen)
         if len(columns) > MOST_COLUMNS:
-            likeness = {text: _correlation(values, column) for text, values in columns.items()}
+            likeness = {text: correlation(values, column) for text, values in columns.items()}
             columns = {text: columns[text] for text in sorted(columns, key=lambda text: -likeness[text])[:MOST_COLUMNS]}
         return search(column, columns, self._seconds(0.8))
 
@@ -306,39 +307,6 @@ class Fitter:
             every = Atoms.over(self.features, seen, None, [*self._found, *self.conditions])
             found = condition(bits(held), every, self._seconds(1.0), deep=found is None and small) or found
         return found
-
-
-def sided(text: str, keys: Iterable[str]) -> list[str]:
-    """An expression, and what it is where a key may be one number or a list of height and width.
-
-    Code that computes with both sides of one number mentions it twice: first for the height, then for the width.
-    """
-    forms = [text]
-    for key in keys:
-        mention = re.compile(rf"(?<![\w.]){re.escape(key)}(?![\w.])(?:\[(-?\d)\])?")
-        if mention.search(text):
-            forms = [form for known in forms for form in _sided(known, key, mention)]
-    return list(dict.fromkeys([text, *forms]))
-
-
-def _sided(text: str, key: str, mention: re.Pattern[str]) -> list[str]:
-    count = len(mention.findall(text))
-    sides = (["first"] * count, ["last"] * count, ["first"] * (count // 2) + ["last"] * (count - count // 2))
-
-    def spelled(names: Iterator[str]) -> str:
-        def side(found: re.Match[str]) -> str:
-            name = next(names)
-            return f"{ {'0': 'first', None: name}.get(found[1], 'last') }({key})"
-
-        return mention.sub(side, text)
-
-    return [spelled(iter(names)) for names in sides]
-
-
-def _correlation(one: Column, two: Column) -> float:
-    if one.std() == 0 or two.std() == 0:
-        return 0.0
-    return float(abs(np.corrcoef(one, two)[0, 1]))
 
 
 @dataclass

@@ -17,7 +17,6 @@ from repokit.architectures.expansion import Expanded, expand
 from repokit.architectures.grammar import INDICES, Environment, Value
 from repokit.architectures.member import Block, ConfigFacts
 
-READINGS: Final = ("effective", "given", "saved")
 _NUMBER: Final = re.compile(r"(?<=\.)\d+(?=\.|$)")
 Shape = tuple[int, ...]
 
