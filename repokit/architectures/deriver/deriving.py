@@ -33,7 +33,7 @@ FEWEST: Final = 20
 ROUNDS: Final = 3
 MEMORY: Final = "#memory"  # after a class's name: the form that the model holds in memory
 MOST_MEMORY: Final = 60  # samples whose form in memory is looked at
-TRACED: Final = 4  # samples whose construction is traced
+TRACED: Final = 8  # samples whose construction is traced
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from repokit.architectures.deriver.arithmetic import correlation, same_everywhere, search, simplicity
+from repokit.architectures.deriver.arithmetic import correlation, same_everywhere, search, simplicity, whole_number
 from repokit.architectures.deriver.conditions import Atoms, bits, condition, truth
 from repokit.architectures.deriver.features import Column, Features, Observations
 from repokit.architectures.deriver.sides import sided
@@ -29,6 +29,7 @@ MOST_POINTS: Final = 6_000  # more of them than this, and conditions are searche
 PIECES: Final = 3
 MOST_FOUND: Final = 40  # conditions that are tried again as parts of others
 MULTIPLES: Final = (2, 3, 4)
+LARGEST_SUMMAND: Final = 4
 FEW: Final = 400  # so many points at most are held against every key
 MOST_INDEXED: Final = 1_500  # at more points than this, candidates with an index are not tried one by one
 
@@ -183,7 +184,10 @@ class Fitter:
         return matching
 
     def _multiples(self, samples: NDArray[np.intp], column: Column) -> list[str]:
-        """Candidates that give the column times or over a small number: a converter joined or split the tensor."""
+        """Candidates that give the column but for a small factor or summand.
+
+        A converter joined or split the tensor; a token of the class has a place of its own.
+        """
         found = []
         for text in self._pool:
             values = self.features.evaluated(text)[samples]
@@ -193,6 +197,9 @@ class Fitter:
                     found.append(f"{factor}*{term}")
                 elif (values == column * factor).all():
                     found.append(f"{term}//{factor}")
+            more = whole_number(column[0] - values[0])
+            if more and abs(more) <= LARGEST_SUMMAND and (values + more == column).all():
+                found.append(f"{text}{more:+d}")
         return found
 
     def _anywhere(self, target: _Target, column: Column) -> str | None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from repokit.architectures import ConfigUnusable, Evidence, NotCovered, evidence, skeleton
 from repokit.architectures.comparison import Comparison, compare
 from repokit.architectures.prefixes import renamed
-from repokit.architectures.quantized import stored
 from repokit.architectures.suggestions import Cause, Expand, Suggestion, suggest
 from repokit.errors import InputError
 from repokit.printable import printable
@@ -206,6 +205,8 @@ def as_stored(repository: Repository, wanted: Skeleton, config: Mapping[str, Any
     Raises:
         NotTransformed: How it stores them is not known.
     """
+    from repokit.architectures.quantized import stored  # only where weights are quantized
+
     held = {name: tensor.shape for name, tensor in repository.weights.whole.items()}
     beside = next(filter(None, map(repository.document, SIDE_FILES)), None)
     found = stored(wanted, config, held, beside=None if beside is None else beside.raw)
