@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from repokit.linter.examples import Example
+    from repokit.linter.fix import Fix, Safety
     from repokit.repo.repository import Repository
 
 
@@ -39,11 +40,16 @@ class Rule:
     reads: ClassVar[Reads]
     bad: ClassVar[tuple[Example, ...]]
     good: ClassVar[tuple[Example, ...]] = ()
+    fixes: ClassVar[Safety | None] = None  # None: only a person can
     preview: ClassVar[bool] = False  # not yet sure of itself: runs only when selected by its code
 
     def check(self, repository: Repository) -> Iterable[Finding]:
         """Yields what is wrong. Never catches MalformedFile: the engine then lists the rule as not checked."""
         raise NotImplementedError
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:  # noqa: ARG002 - for those that can
+        """What takes this finding away; None where this one is not to be repaired without an invented fact."""
+        return None
 
     @property
     def name(self) -> str:
