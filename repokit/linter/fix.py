@@ -24,8 +24,8 @@ from typing import Any
 class Safety(StrEnum):
     """Whether a person has to look.
 
-    SAFE changes nothing that a loader reads otherwise, or says what the repository itself proves. UNSAFE chooses between
-    two readings, or discards something that cannot be had again.
+    SAFE changes nothing that a loader reads otherwise, or says what the repository itself proves. UNSAFE chooses
+    between two readings, or discards something that cannot be had again.
     """
 
     SAFE = "safe"
