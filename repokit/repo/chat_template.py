@@ -186,7 +186,7 @@ class ChatTemplates:
     def terminator(self, template: ChatTemplate) -> str | None:
         """What follows the last word of an assistant's turn; None where that cannot be told."""
         for as_list in (False, True):
-            case = self._case(ANSWERED, as_list=as_list)
+            case = self.variables(ANSWERED, as_list=as_list)
             text = self._repository.worker.render(template.source, case).text
             if text is not None and REPLY in text:
                 return text.rpartition(REPLY)[2]
@@ -195,7 +195,7 @@ class ChatTemplates:
     def _probes(self, template: ChatTemplate) -> tuple[Probe, ...]:
         forms = list(product(CONVERSATIONS, (False, True), (False, True), (False, True)))
         cases = [
-            self._case(CONVERSATIONS[name], with_tools=with_tools, as_list=as_list, prompt=prompt)
+            self.variables(CONVERSATIONS[name], with_tools=with_tools, as_list=as_list, prompt=prompt)
             for name, with_tools, as_list, prompt in forms
         ]
         results = self._rendered(template, cases)
@@ -218,11 +218,13 @@ class ChatTemplates:
                     return [*results[: index + 1], *[results[index]] * (len(cases) - index - 1)]
         return [_sized(result) for result in results]
 
-    def _case(
+    def variables(
         self, conversation: Conversation, *, as_list: bool = False, prompt: bool = False, with_tools: bool = False
     ) -> dict[str, Any]:
         """The variables that apply_chat_template passes (transformers 5.24 chat_template_utils.py)."""
-        messages = [_with_parts(message) if as_list else dict(message) for message in conversation]
+        messages = [
+            _with_parts(message) if as_list and message["content"] else dict(message) for message in conversation
+        ]
         tools = [TOOL] if with_tools else None
         fixed = {"messages": messages, "tools": tools, "documents": None, "add_generation_prompt": prompt}
         return {**self._tokens, **fixed}

@@ -24,6 +24,7 @@ ALTERNATION: Final = (
     "{% for message in messages %}"
     "{% if message['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
     "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 
 
@@ -45,7 +46,7 @@ class UncompilableTemplate(Rule):
     good = (
         Example(
             "loop controls and generation tags",
-            {JINJA: "{% for m in messages %}{{ m.content }}{% break %}{% endfor %}"},
+            {JINJA: CHATML + "{% for m in messages %}{% break %}{% endfor %}{% generation %}{% endgeneration %}"},
         ),
     )
 

@@ -29,9 +29,9 @@ class DifferingTemplates(Rule):
     bad = (
         Example(
             "the old one stayed in tokenizer_config.json",
-            {TOKENIZER_CONFIG: {"chat_template": "{{ messages[0].content }}"}},
+            {TOKENIZER_CONFIG: {"chat_template": CHATML + "{{ eos_token }}"}},
         ),
-        Example("a processor's own", {LEGACY: {"chat_template": "{{ messages[0].content }}"}}, also=("TPL303",)),
+        Example("a processor's own", {LEGACY: {"chat_template": CHATML + "{{ eos_token }}"}}, also=("TPL303",)),
     )
     good = (
         Example("an equal copy for older readers", {TOKENIZER_CONFIG: {"chat_template": CHATML}}),
