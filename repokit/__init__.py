@@ -18,8 +18,10 @@ from repokit.version import __version__
 
 if TYPE_CHECKING:
     from repokit.api import (
+        Fixes,
         Gate,
         Linted,
+        Mended,
         PushRequest,
         build,
         check_load,
@@ -56,11 +58,13 @@ __all__ = [
     "Draft",
     "FilesReport",
     "Finding",
+    "Fixes",
     "Gate",
     "Ignore",
     "Inspection",
     "Linted",
     "LoadReport",
+    "Mended",
     "Plan",
     "PushRequest",
     "PushResult",

@@ -7,6 +7,7 @@ stand at the top level, where people look for them.
 from __future__ import annotations
 
 import json
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,3 +37,9 @@ def folder(name: str) -> Path:
 def data(name: str) -> Any:  # noqa: ANN401 - a JSON document; each reader knows its own table
     """The parsed table data/`name`.json. Tables carry their own `source` and `date`; callers must not change them."""
     return json.loads((folder("data") / f"{name}.json").read_bytes())
+
+
+@cache
+def packed(name: str) -> Any:  # noqa: ANN401 - as above
+    """The parsed table data/`name`.json.z: one that is too long to be read as text by anybody."""
+    return json.loads(zlib.decompress((folder("data") / f"{name}.json.z").read_bytes()))

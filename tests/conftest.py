@@ -163,8 +163,31 @@ def report_of(worker: Worker) -> Callable[[Example], Report]:
     def report(example: Example) -> Report:
         if id(example) not in known:
             repository = Repository(example.source())
-            repository._worker = worker
+            repository._worker, repository.identity = worker, example.identity
             known[id(example)] = lint(repository)
+        return known[id(example)]
+
+    return report
+
+
+@pytest.fixture(scope="session")
+def deep_report_of() -> Callable[[Example], Report]:
+    """What the rules over values of tensors say about an example, and only they; worked out once."""
+    from repokit.linter.engine import lint
+    from repokit.linter.examples import Example
+    from repokit.linter.rule import Reads
+    from repokit.linter.rules import RULES
+    from repokit.repo.repository import Repository
+
+    rules = [rule for rule in RULES if rule.reads is Reads.TENSORS]
+    known: dict[int, Report] = {}
+
+    def report(example: Example) -> Report:
+        if id(example) not in known:
+            repository = Repository(example.source())
+            if example.against is not None:
+                repository.base_model = Repository(Example("base", base=example.against).source())
+            known[id(example)] = lint(repository, rules=rules, deep=True)
         return known[id(example)]
 
     return report

@@ -20,7 +20,7 @@ def gate(monkeypatch):
 
     def make(*findings, **coverage):
         report = Report("memory", findings, Coverage(**coverage))
-        monkeypatch.setattr(engine, "lint", lambda *_: report)
+        monkeypatch.setattr(engine, "lint", lambda *_, **_options: report)
         return api.Gate(api.Selection())
 
     return make

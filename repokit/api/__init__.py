@@ -2,9 +2,10 @@
 
 reading    a target becomes a repository
 inspecting what a repository is
-linting    lint, and the gate of the others
+linting    lint, and the gate of the others; fixing: what it changes in a directory
 skeletons  the tensors of a class that the data does not cover, from the installed transformers
-recipes    the recipe that is meant
+lint_settings  what files say of it; baselines: findings that are known
+recipes    the recipe that is meant; identities: what it says of the model in words
 building   init, plan, build
 pushing    push, demo
 verifying  verify, the load check
@@ -12,9 +13,12 @@ verifying  verify, the load check
 
 from __future__ import annotations
 
+from repokit.api.baselines import new_baseline, read_baseline, without_known
 from repokit.api.building import build, check_plan, init, plan, read_plan
+from repokit.api.fixing import Fixes, Mended
 from repokit.api.inspecting import Inspected, inspect, inspected
-from repokit.api.linting import Gate, Linted, lint, selection_of, settings_for
+from repokit.api.lint_settings import LintSettings, selection_of, settings_for
+from repokit.api.linting import Gate, Linted, lint
 from repokit.api.pushing import PushRequest, demo, push, push_request
 from repokit.api.reading import open_repository
 from repokit.api.recipes import PYPROJECT, RECIPE, read_recipe
@@ -27,12 +31,15 @@ from repokit.linter.selection import Ignore, Selection
 __all__ = [
     "PYPROJECT",
     "RECIPE",
+    "Fixes",
     "Gate",
     "Ignore",
     "Inspected",
     "InternalError",
+    "LintSettings",
     "Linted",
     "LoadGate",
+    "Mended",
     "PushRequest",
     "Selection",
     "Severity",
@@ -46,13 +53,16 @@ __all__ = [
     "inspected",
     "lint",
     "live_skeleton",
+    "new_baseline",
     "open_repository",
     "plan",
     "push",
     "push_request",
+    "read_baseline",
     "read_plan",
     "read_recipe",
     "selection_of",
     "settings_for",
     "verify",
+    "without_known",
 ]

@@ -11,11 +11,10 @@ from repokit.printable import printable
 from repokit.repo.adapter import ADAPTER_CONFIG, adapters
 from repokit.repo.card import is_path
 from repokit.repo.directory import Directory
+from repokit.repo.repository import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from repokit.repo.repository import Repository
 
 CONFIG: Final = "config.json"
 MOST_BYTES: Final = 16 << 20  # the largest published one has 1.5 MB
@@ -37,6 +36,7 @@ def give_base(repository: Repository, base: str | Path | None) -> str | None:
     """
     if base is not None:
         repository.base = _config(Path(base))
+        repository.base_model = Repository(Directory(Path(base), label=str(base)))
         return str(base)
     try:
         found = adapters(repository)

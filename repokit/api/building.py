@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repokit.api.linting import Gate, selection_of
+from repokit.api.lint_settings import selection_of
+from repokit.api.linting import Gate
 from repokit.api.recipes import RECIPE, read_recipe
 from repokit.api.skeletons import live
 

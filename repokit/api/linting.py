@@ -8,23 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repokit.api.bases import give_base
+from repokit.api.fixing import Fixes, Mended, at_work, known_files, mend
+from repokit.api.identities import identity_in, identity_of
 from repokit.api.reading import Read, address_of, open_repository, read_of
-from repokit.api.recipes import PYPROJECT, RECIPE, read_recipe, recipe_of
 from repokit.api.skeletons import live
 from repokit.errors import InputError, InternalError, MissingInput, Stopped, UsageError
 from repokit.linter.finding import Finding, Report, Severity
-from repokit.linter.selection import Ignore, Selection
-from repokit.printable import count, some
+from repokit.linter.selection import Selection
+from repokit.printable import count, printable, some
 from repokit.repo.repository import Repository
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from repokit.api.reading import Progress
-    from repokit.hub.address import Address
+    from repokit.linter.in_place import Stamp
     from repokit.linter.places import Locate
     from repokit.repo.source import Source
-    from repokit.schema.recipe import Lint, Recipe
+    from repokit.schema.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,14 @@ class Linted:
     Attributes:
         read: What was read of the Hub; None for a directory.
         base: Where the config of an adapter's base model is from, or why it is not known; None without an adapter.
+        mended: What was fixed, or would be; the report is then on what remains. None where no fixes were asked for.
     """
 
     report: Report
     locate: Locate
     read: Read | None = None
     base: str | None = None
+    mended: Mended | None = None
 
 
 def lint(
@@ -50,6 +53,9 @@ def lint(
     progress: Progress | None = None,
     live_skeleton: bool = False,
     base: str | Path | None = None,
+    deep: bool = False,
+    jobs: int = 2,
+    fixes: Fixes | None = None,
 ) -> Linted:
     """Checks a directory, or a revision on the Hub without its weights; see `open_repository`.
 
@@ -60,75 +66,73 @@ def lint(
         progress: Told of stages.
         live_skeleton: Ask the installed transformers which tensors a class has that the data does not cover.
         base: The folder of the base model of an adapter, against which it is held; None: the folder that the adapter
-            names, where it is here, or the config.json beside the adapter.
+            names, where it is here, or the config.json beside the adapter. With `deep` a full model is held against
+            its values.
+        deep: Also read the values of every tensor, of a directory.
+        jobs: Threads that read them.
+        fixes: Fix what rules can fix, in a directory, or say what would change; None: neither.
 
     Raises:
+        BuildError: A file that is to be fixed is a link, was changed meanwhile, or cannot be written.
         MissingInput, UsageError: The target, or a rule that the selection names, does not exist; or the extra `load`
-            is not installed, which a live skeleton needs.
+            is not installed, which a live skeleton needs; or the values are to be read of a revision on the Hub.
         RevisionNotFound, NotAuthorized, HubUnreachable: The Hub does not give it.
     """
     derive = live() if live_skeleton else None
-    with open_repository(target, token=token, progress=progress) as repository:
-        repository.live = derive
+    if deep:
+        _check_local(target)
+    with at_work(target, fixes), open_repository(target, token=token, progress=progress) as repository:
+        known = known_files(repository, fixes)
+        repository.live, repository.jobs, repository.progress = derive, jobs, progress
         if not repository.holds_model:
             what = "holds no model: no config.json and no weights at its top"
             raise MissingInput(what, path=str(target), hint="name the directory, or the revision, of one model")
         origin = give_base(repository, base)
-        linted = _lint(repository, selection or Selection())
+        repository.identity = identity_of(target)
+        linted = _looked(repository, selection or Selection(), deep=deep, fixes=fixes, known=known)
         return replace(linted, read=read_of(repository), base=origin)
 
 
-def _lint(repository: Repository, selection: Selection) -> Linted:
+def _looked(
+    repository: Repository, selection: Selection, *, deep: bool, fixes: Fixes | None, known: Mapping[str, Stamp]
+) -> Linted:
+    """What is found, or what remains of it once it is fixed."""
+    if fixes is None:
+        return _lint(repository, selection, deep=deep)
+    return mend(repository, lambda view: _lint(view, selection, deep=deep), fixes, known)
+
+
+def _check_local(target: str | Path) -> None:
+    """Refuses to read values over a network: that would be a download of all of the weights.
+
+    Raises:
+        UsageError: The target is a revision on the Hub.
+    """
+    if (address := address_of(target)) is not None:
+        revision = "" if address.revision is None else f" --revision {printable(address.revision)}"
+        folder = address.repo_id.rpartition("/")[2]
+        hint = f"hf download {address.repo_id}{revision} --local-dir {folder} && repokit lint {folder} --deep"
+        raise UsageError("--deep reads every value, and would download all of the weights", hint=hint)
+
+
+def _lint(repository: Repository, selection: Selection, *, deep: bool = False) -> Linted:
     from repokit.linter import engine
+    from repokit.linter.fixing import marked
     from repokit.linter.places import locator
+    from repokit.linter.rule import Reads
     from repokit.linter.rules import RULES
 
     selection.validate(RULES)
     day = datetime.now(UTC).date()
-    if not any(selection.wants(rule, day) for rule in RULES):
+    wanted = [rule for rule in RULES if selection.wants(rule, day)]
+    if not wanted:
         raise UsageError("no rule is left to check", hint="select and ignore exclude each other")
-    report = engine.lint(repository, selection)
+    if not deep and all(rule.reads is Reads.TENSORS for rule in wanted):
+        raise UsageError("the rules that are selected read values of tensors", hint="add --deep")
+    report = marked(repository, engine.lint(repository, selection, deep=deep))
     find = locator(repository)
     lines = {finding: find(finding) for finding in report.findings}
     return Linted(report, lines.get)
-
-
-def settings_for(target: str | Path) -> tuple[Selection, str | None]:
-    """The lint settings that hold for a target, and the file that they are from: None where there are none.
-
-    Those of ./repokit.yaml where it builds the directory or names the repository on the Hub, else
-    `[tool.repokit.lint]` of ./pyproject.toml.
-
-    Raises:
-        RecipeError: One of the two is there and cannot be read.
-    """
-    recipe = _recipe_for(address_of(target)) or recipe_of(Path(target), None)
-    if recipe is not None:
-        found, origin = recipe.lint, RECIPE
-    elif Path(PYPROJECT).is_file():
-        from repokit.schema.recipe_file import read_lint
-
-        found, origin = read_lint(Path(PYPROJECT)), PYPROJECT
-    else:
-        return Selection(), None
-    return selection_of(found), origin if found.select or found.ignore or found.per_file else None
-
-
-def _recipe_for(address: Address | None) -> Recipe | None:
-    """The recipe that lies here, if it is the one of this repository on the Hub."""
-    if address is None or not Path(RECIPE).is_file():
-        return None
-    recipe = read_recipe(RECIPE)
-    return recipe if recipe.repo == address.repo_id else None
-
-
-def selection_of(lint_settings: Lint) -> Selection:
-    """The selection that a recipe asks for."""
-    return Selection(
-        select=lint_settings.select,
-        ignore=tuple(Ignore(entry.code, entry.reason, entry.until) for entry in lint_settings.ignore),
-        per_file=lint_settings.per_file,
-    )
 
 
 class Gate:
@@ -145,11 +149,13 @@ class Gate:
         self.selection = selection
         self.fail_on = fail_on
         self.live = live() if live_skeleton else None
+        self.recipe: Recipe | None = None  # what is being built, where the caller has it
         self.last: Linted | None = None
 
     def __call__(self, source: Source, stage: str) -> None:
         with Repository(source) as repository:
             repository.live = self.live
+            repository.identity = None if self.recipe is None else identity_in(self.recipe)
             self.last = _lint(repository, self.selection)
         report = self.last.report
         if stopping := report.at_least(self.fail_on):

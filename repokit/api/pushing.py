@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repokit.api.linting import Gate, selection_of
+from repokit.api.lint_settings import selection_of
+from repokit.api.linting import Gate
 from repokit.api.recipes import RECIPE, recipe_of
 from repokit.errors import MissingInput, UsageError
 from repokit.linter.selection import Selection

@@ -110,7 +110,7 @@ def architectures(config: Mapping[str, Any], adapter_config: Mapping[str, Any]) 
     endings = _ENDINGS.get(task) if isinstance(task, str) else None
     fitting = known if endings is None else [name for name in known if _is_for(name, endings)]
     # The class that a language model was published as may have any name; that of a classifier has its task in it.
-    others = published if task in _LANGUAGE else []
+    others = published if isinstance(task, str) and task in _LANGUAGE else []
     return tuple(dict.fromkeys([*fitting, *others]))
 
 
@@ -131,7 +131,8 @@ def adapter(skeleton: Skeleton, adapter_config: Mapping[str, Any]) -> AdapterTen
     method = adapter_config.get("peft_type")
     if not isinstance(method, str):
         raise NotCovered("adapter_config.json names no peft_type")
-    head = adapter_config.get("task_type") in _HEADS
+    task = adapter_config.get("task_type")
+    head = isinstance(task, str) and task in _HEADS
     return tensors(modules_of(skeleton, head=head), adapter_config, skeleton.evidence)
 
 

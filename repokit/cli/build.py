@@ -69,6 +69,7 @@ def build(
         gate: Gate = _gate(plan, wanted, recipe, jobs, live_skeleton=live_skeleton)
     else:
         gate = api.Gate(api.selection_of(plan.lint), live_skeleton=live_skeleton)
+    gate.recipe = wanted
     _show(plan, console)
     if dry_run or plan_file is not None:
         _only_plan(plan, gate, plan_file, console, force=force)

@@ -21,6 +21,8 @@ def show_report(gate: Gate, console: Console) -> None:
     if gate.last is None:
         return
     report = gate.last.report
+    for expired in report.expired:
+        console.warn(expired)
     if report.at_least(Severity.WARNING):
         console.say(text.render(report, gate.last.locate, console.style_message).rstrip("\n"))
         return

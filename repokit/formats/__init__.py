@@ -9,9 +9,12 @@ inert_pickle   pickles read without running them: pickle_machine, pickle_opcodes
 gguf           strict header reader; ggml_types: its tensor types
 paths          which relative paths may be followed
 strict_json    JSON without the leniency of `json.loads`; places found on demand
+json_edit      changes values of a JSON text and nothing else
 front_matter   the YAML block of a model card, and YAML read strictly
-front_matter_edit    changes values of that block and nothing else
+front_matter_edit    changes values of that block and nothing else; front_matter_values: where they stand
 sentencepiece  whether a file is a SentencePiece model, and how many pieces it has
+byte_vocabularies    tiktoken's lines and tekken.json: tokens that are bytes, and their ids
+onnx           which other files hold the tensors of an ONNX model
 signature      what a file is by its first bytes, for messages that name the culprit
 
 Nothing here opens a file: bytes come in through a `read(offset, length)` callable, so that a directory, a plan and a

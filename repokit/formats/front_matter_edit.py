@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from repokit.errors import MalformedFile
 from repokit.formats.front_matter import Card, parse_card
+from repokit.formats.front_matter_values import with_values
 
 # The line breaks of front_matter.py. str.splitlines knows more of them, such as U+2028, which YAML text may hold.
 _LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
@@ -41,6 +42,8 @@ def with_metadata(data: bytes, values: Mapping[str, Any], path: str, *, without:
     changed |= {key: None for key in without if key in card.metadata}
     if not changed:
         return data
+    if (precise := _precisely(text, card, changed, path)) is not None:
+        return with_metadata(precise, values, path, without=without)
     result = {key: value for key, value in {**card.metadata, **changed}.items() if key not in without}
     candidates = (_edited(text, card, changed, at_end=at_end) for at_end in (True, False))
     return next((edited for edited in candidates if _holds(edited, result, card.body, path)), _anew(text, card, result))
@@ -49,6 +52,30 @@ def with_metadata(data: bytes, values: Mapping[str, Any], path: str, *, without:
 def _differ(metadata: Mapping[str, Any], key: str, value: object) -> bool:
     """Whether a value is to be written. True is not 1: a person reads the difference, and so does the Hub."""
     return key not in metadata or repr(metadata[key]) != repr(value)
+
+
+def _precisely(text: str, card: Card, changed: Mapping[str, Any], path: str) -> bytes | None:
+    """The card with those values set that can be set alone, comments behind them kept; None where there is none."""
+    lines = _LINE.findall(text)
+    opening = next(number for number, line in enumerate(lines) if line.strip() == "---")
+    closing = next(number for number, line in enumerate(lines[opening + 1 :], opening + 1) if _closes(line))
+    block = "".join(lines[opening + 1 : closing])
+    wanted = {key: value for key, value in changed.items() if value is not None and key in card.lines}
+    new = with_values(block, wanted, _spelled) if wanted else block
+    if new == block:
+        return None
+    data = "".join([*lines[: opening + 1], new, *lines[closing:]]).encode()
+    try:
+        after = parse_card(data, path).metadata or {}
+    except MalformedFile:
+        return None
+    done = {key: value for key, value in wanted.items() if not _differ(after, key, value)}
+    return data if _holds(data, {**(card.metadata or {}), **done}, card.body, path) else None
+
+
+def _spelled(value: object) -> str:
+    """A scalar as it would stand behind its key."""
+    return _dumped({"k": value}).removeprefix("k: ").rstrip("\n")
 
 
 def _holds(data: bytes, metadata: Mapping[str, Any], body: str, path: str) -> bool:

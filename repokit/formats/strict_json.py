@@ -213,15 +213,23 @@ def locate(text: str, pointer: str) -> tuple[int, int] | None:
     Walks the text once with the standard decoder, skipping over what lies beside the path; `text` has been parsed
     before, so it is known to be JSON.
     """
-    position = _skip_space(text, 0)
+    position = offset(text, pointer)
+    if position is None:
+        return None
+    line = text.count("\n", 0, position) + 1
+    return line, position - (text.rfind("\n", 0, position) + 1) + 1
+
+
+def offset(text: str, pointer: str, start: int = 0) -> int | None:
+    """Where the value begins that a JSON Pointer names, from the value at `start` on; None where there is none."""
+    position = _skip_space(text, start)
     for part in pointer.split("/")[1:]:
         key = part.replace("~1", "/").replace("~0", "~")
         found = _step(text, position, key)
         if found is None:
             return None
         position = found
-    line = text.count("\n", 0, position) + 1
-    return line, position - (text.rfind("\n", 0, position) + 1) + 1
+    return position
 
 
 _DECODER: Final = json.JSONDecoder()

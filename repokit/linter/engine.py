@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from repokit.errors import InputError, UnsupportedSource
-from repokit.linter.finding import Coverage, Expectation, Finding, Report
+from repokit.linter.finding import Coverage, Expectation, Finding, Report, Waived
 from repokit.linter.rule import Reads
 from repokit.linter.rules import RULES
 from repokit.linter.selection import Selection
 from repokit.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
     from datetime import date
 
     from repokit.linter.rule import Rule
@@ -24,7 +24,7 @@ def lint(
     repository: Repository,
     selection: Selection | None = None,
     *,
-    rules: Iterable[Rule] = RULES,
+    rules: Collection[Rule] = RULES,
     deep: bool = False,
     today: date | None = None,
 ) -> Report:
@@ -43,7 +43,9 @@ def lint(
     chosen = selection or Selection()
     day = today or datetime.now(UTC).date()
     _ = repository.files  # what cannot be listed cannot be judged: this error ends the run
+    repository.deep = deep
     findings: list[Finding] = []
+    waived: list[Waived] = []
     checked: list[str] = []
     not_checked: dict[str, str] = {}
     broken: dict[str, str] = {}
@@ -54,8 +56,10 @@ def lint(
         try:
             # One by one: what a rule found before it met a file that it cannot read is still true.
             for finding in rule.check(repository):
-                if chosen.keeps(finding):
-                    findings.append(finding)  # noqa: PERF401 - a comprehension would lose them
+                if waiver := chosen.waiver_of(finding, day):
+                    waived.append(Waived(finding, waiver.reason))
+                else:
+                    findings.append(finding)
         except InputError as error:
             not_checked[rule.code] = str(error)
             if not isinstance(error, UnsupportedSource):  # what this version does not read is coverage, not failure
@@ -64,6 +68,10 @@ def lint(
             broken[rule.code] = printable(f"{type(error).__name__}: {error}")
         else:
             checked.append(rule.code)
+    quiet = [rule for rule in rules if chosen.silences(rule, day) and (deep or rule.reads is not Reads.TENSORS)]
+    silenced = {rule: _silenced(rule, repository, chosen, day) for rule in quiet}
+    waived += [entry for found in silenced.values() for entry in found or ()]
+    ran = [rule for rule in rules if rule.code in checked or silenced.get(rule) is not None]
     findings.sort(key=lambda finding: (-finding.severity, finding.path, finding.code, finding.place or ""))
     for finding in findings:
         unread.pop(finding.path, None)
@@ -75,7 +83,23 @@ def lint(
         tuple(unread.values()),
         expectation(repository),
     )
-    return Report(repository.source.label, tuple(findings), coverage)
+    return Report(
+        repository.source.label,
+        tuple(findings),
+        coverage,
+        waived=tuple(waived),
+        expired=tuple(f"the waiver of {entry} expired on {entry.until}" for entry in chosen.expired(day)),
+        unused=tuple(f"the waiver of {entry} silenced nothing" for entry in chosen.unused(waived, ran, day)),
+    )
+
+
+def _silenced(rule: Rule, repository: Repository, selection: Selection, day: date) -> list[Waived] | None:
+    """What a rule finds of which nothing counts; None where something stops it, which is no news either."""
+    try:
+        found = [(finding, selection.waiver_of(finding, day)) for finding in rule.check(repository)]
+    except Exception:  # noqa: BLE001 - one waives a rule with a bug to go on without it
+        return None
+    return [Waived(finding, waiver.reason) for finding, waiver in found if waiver is not None]
 
 
 def expectation(repository: Repository) -> Expectation | None:

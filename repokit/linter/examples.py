@@ -16,6 +16,7 @@ from repokit.formats.safetensors import header_bytes, in_file_order, read_header
 from repokit.formats.strict_json import dumps
 from repokit.formats.tensors import TensorInfo, byte_size
 from repokit.linter.examples_gguf import gguf
+from repokit.repo.identity import Identity
 from repokit.repo.memory import Memory
 from repokit.repo.source import Entry, Kind
 
@@ -41,12 +42,16 @@ class Example:
         change: Path to change.
         base: A key of BASES.
         also: Codes of other rules that the same change breaks, unavoidably.
+        against: A key of BASES: the base model that the caller names, for rules that compare with it.
+        identity: What the caller knows of the model beside its files.
     """
 
     title: str
     change: Mapping[str, Change] = field(default_factory=dict)
     base: str = "single"
     also: tuple[str, ...] = ()
+    against: str | None = None
+    identity: Identity | None = None
 
     def source(self) -> Memory:
         """The repository of this example, in memory."""
@@ -144,6 +149,10 @@ language: en
 
 A tiny decoder for the examples of rules.
 """
+# For examples of classifiers: the card of the bases says what a decoder does.
+LABELS_IN_CARD: Final[Mapping[str, Change]] = {
+    "README.md": lambda card: card.replace(b"pipeline_tag: text-generation", b"pipeline_tag: text-classification")
+}
 LICENSE: Final = "Apache License\nVersion 2.0, January 2004\n"  # enough for an example; real texts come from the source
 
 

@@ -1,18 +1,23 @@
-"""What a rule says to people: its page, its line in the table, its JSON."""
+"""What a rule says to people: its line in the table, its JSON, and how it is found by a word; its page is page.py."""
 
 from __future__ import annotations
 
 import difflib
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from repokit.errors import UsageError
+from repokit.linter.example_changes import changes
+from repokit.linter.incidents import incidents
 from repokit.linter.rules import RULES
 from repokit.printable import printable
 
 if TYPE_CHECKING:
+    from repokit.linter.examples import Example
     from repokit.linter.rule import Rule
+
+_FAMILY: Final = len("IDX")  # letters
 
 
 def everything() -> tuple[Rule, ...]:
@@ -20,38 +25,36 @@ def everything() -> tuple[Rule, ...]:
     return tuple(sorted(RULES, key=lambda rule: rule.code))
 
 
+def named(word: str) -> Rule | None:
+    """The rule with this code or name."""
+    return next((rule for rule in RULES if word.upper() == rule.code or word.lower() == rule.name), None)
+
+
 def find(word: str) -> tuple[Rule, ...]:
-    """The rule with this code or name, alone in a tuple.
+    """The rule with this code or name, alone in a tuple; or those whose codes begin so, as in `IDX` and `IDX1`.
 
     Raises:
         UsageError: There is none; with the nearest name.
     """
-    for rule in RULES:
-        if word.upper() == rule.code or word == rule.name:
-            return (rule,)
+    if (rule := named(word)) is not None:
+        return (rule,)
+    if len(word) >= _FAMILY and (begun := tuple(rule for rule in everything() if rule.code.startswith(word.upper()))):
+        return begun
     near = difflib.get_close_matches(word, [name for rule in RULES for name in (rule.code, rule.name)], n=1)
     hint = f"did you mean {near[0]}?" if near else "run `repokit rules`"
     raise UsageError(f"no rule is called {printable(word)!r}", hint=hint)
 
 
-def page(rule: Rule) -> str:
-    """One rule as a page: what, why, what breaks it, what does not, how to ignore it."""
-    lines = [
-        f"{rule.code} {rule.name} ({rule.severity.word}, since {rule.since})",
-        "",
-        rule.summary,
-        "",
-        rule.why,
-        "",
-        "Breaks it:",
-        *(f"  - {example.title}" for example in rule.bad),
-        *(["", "Does not:", *(f"  - {example.title}" for example in rule.good)] if rule.good else []),
-        "",
-        f"It reads {rule.reads.name.lower()}. To ignore it, with a reason, in repokit.yaml:",
-        "  lint:",
-        f"    ignore: [{{code: {rule.code}, reason: ...}}]",
-    ]
-    return "\n".join(lines) + "\n"
+def family(letters: str) -> tuple[Rule, ...]:
+    """The rules of a family, by code.
+
+    Raises:
+        UsageError: There is no such family; with those that there are.
+    """
+    if found := tuple(rule for rule in everything() if rule.code[:_FAMILY] == letters.upper()):
+        return found
+    families = sorted({rule.code[:_FAMILY] for rule in RULES})
+    raise UsageError(f"no family of rules is called {printable(letters)!r}", hint=f"there are {', '.join(families)}")
 
 
 def table(rules: Sequence[Rule]) -> str:
@@ -81,6 +84,21 @@ def _document(rule: Rule) -> dict[str, Any]:
         "why": rule.why,
         "reads": rule.reads.name.lower(),
         "preview": rule.preview,
+        "fixes": rule.fixes,
         "bad": [example.title for example in rule.bad],
         "good": [example.title for example in rule.good],
+        "examples": {
+            "bad": [_example(example) for example in rule.bad],
+            "good": [_example(example) for example in rule.good],
+        },
+        "incidents": [{"thread": incident.thread, "what": incident.what} for incident in incidents(rule.code)],
+    }
+
+
+def _example(example: Example) -> dict[str, Any]:
+    return {
+        "title": example.title,
+        "base": example.base,
+        "changes": list(changes(example)),
+        "also": list(example.also),
     }

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from repokit.linter.fix import Safety
+
 
 class Severity(IntEnum):
     """How bad it is. Ordered: `severity >= Severity.WARNING`."""
@@ -34,6 +36,7 @@ class Finding:
         why: Which reader breaks, or who is bitten.
         names: All that the message speaks of: 300 missing tensors are one finding with 300 names.
         hint: What to do next, where the rule knows.
+        fixable: What kind of fix its rule has for it; None where it has none, or nobody asked (see fixing.marked).
     """
 
     code: str
@@ -45,6 +48,7 @@ class Finding:
     why: str = ""
     names: tuple[str, ...] = ()
     hint: str | None = None
+    fixable: Safety | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +88,34 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
+class Waived:
+    """A finding that somebody decided not to hear of, and why; the reason is "" where none was given."""
+
+    finding: Finding
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """The findings of one target, worst first, and what they rest on."""
+    """The findings of one target, worst first, and what they rest on.
+
+    Attributes:
+        target: As it was asked for.
+        findings: Those that count.
+        coverage: What was looked at.
+        waived: Those that a waiver silenced.
+        known: Those that the baseline holds.
+        expired: Waivers that hold no longer, in words.
+        unused: Waivers that silenced nothing although their rules ran, in words.
+    """
 
     target: str
     findings: tuple[Finding, ...]
     coverage: Coverage
+    waived: tuple[Waived, ...] = ()
+    known: tuple[Finding, ...] = ()
+    expired: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
 
     def at_least(self, severity: Severity) -> tuple[Finding, ...]:
         """The findings that are at or above a severity."""

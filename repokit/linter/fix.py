@@ -25,7 +25,8 @@ class Safety(StrEnum):
     """Whether a person has to look.
 
     SAFE changes nothing that a loader reads otherwise, or says what the repository itself proves. UNSAFE chooses
-    between two readings, or discards something that cannot be had again.
+    between two readings, or discards something that cannot be had again. A note is about one reader of many: what takes
+    it away is always unsafe, so that `--fix` changes nothing in a repository without errors and warnings.
     """
 
     SAFE = "safe"

@@ -4,6 +4,7 @@ source       the seam: list the files, read a range
 memory       a Source out of a mapping, for the examples of rules
 directory    a Source out of a folder
 hub          a Source over a revision on the Hub, without its weights; hub_cache: what was read, for the next time
+overlay      a Source over another: the repository as it will be once it is edited; rebuilt_index: an index anew
 document     a parsed JSON object with typed accessors
 repository   the view: lazy, cached, lists once, reads once, parses once
 
@@ -12,17 +13,21 @@ Facets, which need more than one value or file:
 config       config.json with the sub-configs of composed models
 weights      which files a loader reads, which tensors they hold; weight_index, tensor_names: its parts
 gguf         GGUF files: which are one model, what each is for, its tokens and templates
+onnx         ONNX models, and the files that hold their tensors
 pickles      which files are pickles, what they name, which tensors they hold
 quantization which weights are packed, by config and by tensors; quantized_parts, quantized_shapes: what each method
              asks for
 adapter      the factors of an adapter, in pairs; adapter_kinds: the names and shapes of the other methods
+weight_values      which values are no numbers, zero or not as they were built; values: the bits; value_stream: threads
 tokenizer    which ids its tokens really get; token_ids, special_tokens: its parts
 tokenizer_trial    what the tokenizers library itself says, asked in the worker
 chat_template      every place in which a template can live; stopping: which ids end an answer
 processor    settings for images, audio and video
 card         README.md: front matter and body
 remote_code  which files `auto_map` needs, found by parsing
+archives     .npz, .keras and .zip by their directories, without unpacking
 
+identity     what is known of a model beside its files: its name, its family, where it is published
 inspection   what a repository is, at a glance; stored_weights: its tensors in numbers
 training_state     what trainers leave beside the weights
 lookalikes, patterns    characters that look like others; regular expressions that a tokenizer would choke on

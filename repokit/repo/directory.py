@@ -65,15 +65,30 @@ class Directory:
         return self._entries
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        self._check_file(path)
+        try:
+            return _read_range(self.root / path, offset, length)
+        except OSError as error:
+            raise MissingInput(f"cannot be read: {error.strerror}", path=path) from None
+
+    def descriptor(self, path: str) -> int:
+        """An open file, for whoever reads ranges into a buffer of their own; they close it.
+
+        Raises:
+            MissingInput: The file is not there or cannot be read.
+        """
+        self._check_file(path)
+        try:
+            return _opened(self.root / path)
+        except OSError as error:
+            raise MissingInput(f"cannot be read: {error.strerror}", path=path) from None
+
+    def _check_file(self, path: str) -> None:
         entry = self.entries().get(path)
         if entry is None:
             raise MissingInput("is not in the repository", path=path)
         if entry.kind is not Kind.FILE:
             raise MissingInput(self.described(path), path=path)
-        try:
-            return _read_range(self.root / path, offset, length)
-        except OSError as error:
-            raise MissingInput(f"cannot be read: {error.strerror}", path=path) from None
 
     def described(self, path: str) -> str:
         """What an entry that is no file is, and where it leads: `is a broken link (to /data/gone.bin)`."""
@@ -193,13 +208,9 @@ def _inside(path: str, root: str) -> bool:
 
 
 def _read_range(path: Path, offset: int, length: int | None) -> bytes:
-    # O_NONBLOCK: a pipe put in the place of a file since the listing must not hang us.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    descriptor = _opened(path)
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(0, "not a regular file")
-        wanted = max(0, status.st_size - offset)
+        wanted = max(0, os.fstat(descriptor).st_size - offset)
         wanted = wanted if length is None else min(wanted, length)
         chunks = []
         while wanted and (chunk := os.pread(descriptor, wanted, offset)):
@@ -209,3 +220,12 @@ def _read_range(path: Path, offset: int, length: int | None) -> bytes:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
     finally:
         os.close(descriptor)
+
+
+def _opened(path: Path) -> int:
+    # O_NONBLOCK: a pipe put in the place of a file since the listing must not hang us.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(0, "not a regular file")
+    return descriptor

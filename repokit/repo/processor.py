@@ -30,7 +30,8 @@ _MEDIA: Final = re.compile(
     r"(?:For(?:ImageClassification\w*|ObjectDetection|(?:Semantic|Instance|Universal|Image)Segmentation|DepthEstimation"
     r"|MaskGeneration|VideoClassification|ZeroShotObjectDetection|AudioClassification|AudioFrameClassification|XVector"
     r"|SpeechSeq2Seq|MaskedImageModeling)|(?:Wav2Vec2|Hubert|WavLM|UniSpeech|SEW|Data2VecAudio)\w*ForCTC"
-    r"|^WhisperFor\w+)$"
+    r"|^WhisperFor\w+"
+    r"|^(?:Beit|ConvNext(?:V2)?|DeiT|Dinov2(?:WithRegisters)?|DINOv3\w+|Hiera|IJepa|ResNet|Swin(?:v2)?|ViT(?:MAE|MSN)?)Model)$"
 )
 _TOWERS: Final = ("vision_config", "audio_config")
 
@@ -40,6 +41,19 @@ _SHARED: Final = {
     "merge_size": ("spatial_merge_size",),
     "temporal_patch_size": ("temporal_patch_size",),
 }
+
+# Fields of a processor and of the whole config.json that do: how many tokens stand for one image, and of which.
+_OF_MODEL: Final = {
+    "image_grid_pinpoints": ("image_grid_pinpoints",),
+    "image_seq_length": ("image_seq_length", "mm_tokens_per_image"),
+    "vision_feature_select_strategy": ("vision_feature_select_strategy",),
+}
+
+# Processors whose own `patch_size` is the encoder's; that of others is the side of several patches (AyaVision: 28).
+_COUNTS_PATCHES: Final = ("LlavaProcessor", "LlavaNext", "VideoLlava", "Pixtral")
+
+# Processors that leave the class token out of an image only where they are told to.
+_COUNTS_ALL: Final = ("LlavaProcessor", "LlavaNextProcessor", "LlavaNextVideoProcessor")
 
 
 class Difference(NamedTuple):
@@ -51,6 +65,7 @@ class Difference(NamedTuple):
         value: What it says.
         other: Where the other value is: `config.json /vision_config/patch_size`.
         other_value: What that says.
+        field: The last part of the place; of a field that is absent, its name, and `place` is that of the object.
     """
 
     path: str
@@ -58,6 +73,7 @@ class Difference(NamedTuple):
     value: object
     other: str
     other_value: object
+    field: str = ""
 
 
 class Processors:
@@ -87,6 +103,14 @@ class Processors:
     def single(self) -> tuple[Document, ...]:
         """The objects that describe one processor: files and nested objects, without processor_config.json itself."""
         return tuple(document for document in self.documents if document.path != PROCESSOR or document.pointer)
+
+    @cached_property
+    def images(self) -> tuple[Document, ...]:
+        """Those of them that describe an image processor."""
+        nested = "/image_processor"
+        return tuple(
+            one for one in self.single if one.pointer == nested or one.string("image_processor_type") is not None
+        )
 
     @cached_property
     def missing(self) -> str | None:
@@ -123,14 +147,30 @@ class Processors:
 
     def _mismatched(self) -> Iterator[Difference]:
         config = self._repository.config
-        vision = None if config is None else config.mapping("vision_config")
-        for document in self.single:
-            pairs = [(field, vision, name) for field, names in _SHARED.items() for name in names]
-            for field, level, name in (*pairs, ("image_grid_pinpoints", config, "image_grid_pinpoints")):
-                ours, theirs = document.raw.get(field), None if level is None else level.raw.get(name)
-                if level is not None and type(ours) is type(theirs) and ours != theirs and isinstance(ours, int | list):
-                    other = f"{level.path} {level.at(name)}"
-                    yield Difference(document.path, document.at(field), ours, other, theirs)
+        nested = [] if config is None else [level for level in config.levels if level.pointer.endswith("vision_config")]
+        vision = nested[0] if len(nested) == 1 else None  # of two, nothing says which one a processor is for
+        of_vision = [(field, vision, name) for field, names in _SHARED.items() for name in names]
+        of_model = [(field, config, name) for field, names in _OF_MODEL.items() for name in names]
+        for document in self.documents:
+            whole = document.path == PROCESSOR and not document.pointer
+            counts = not whole or (document.string("processor_class") or "").startswith(_COUNTS_PATCHES)
+            for field, level, name in (*(of_vision if counts else ()), *of_model):
+                if level is not None and (difference := self._difference(document, field, level, name)) is not None:
+                    yield difference
+
+    def _difference(self, document: Document, field: str, level: Document, name: str) -> Difference | None:
+        """Between a field, or what the class takes for it, and a field of config.json."""
+        ours, theirs = document.raw.get(field), level.raw.get(name)
+        if field not in document and self._repository.config is not None and "auto_map" not in self._repository.config:
+            from repokit.repo.processor_classes import own_values  # which reads the words of this module
+
+            ours = own_values(document).get(field)
+        counts = document.string("processor_class") in _COUNTS_ALL and field == "vision_feature_select_strategy"
+        alike = type(ours) is type(theirs) and isinstance(ours, int | list | str)
+        if ours == theirs or not (alike or (counts and ours is None and theirs == "default")):
+            return None
+        place = document.at(field) if field in document else document.pointer
+        return Difference(document.path, place, ours, f"{level.path} {level.at(name)}", theirs, field)
 
 
 def _differ(one: object, other: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
 
 from repokit.errors import InputError, LimitExceeded, MalformedFile
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from repokit.repo.card import ModelCard
     from repokit.repo.chat_template import ChatTemplates
     from repokit.repo.gguf import GgufFiles
+    from repokit.repo.identity import Identity
     from repokit.repo.pickles import Pickles
     from repokit.repo.source import Entry, Source
     from repokit.repo.tokenizer import Tokenizer
+    from repokit.repo.value_stream import Progress
+    from repokit.repo.weight_values import Values
     from repokit.repo.weights import Weights
     from repokit.repo.worker import Worker
 
@@ -33,6 +36,9 @@ _OF_MODEL = re.compile(
     r"[^/]*config[^/]*\.(?:json|yaml|yml)|params\.json|model_index\.json|modules\.json|tokenizer[^/]*"
     r"|[^/]+\.(?:safetensors|bin|pt|pth|ckpt|gguf|onnx|h5|keras|msgpack|pkl|joblib|tflite|mlmodel|nemo)"
 )
+
+# What is remembered and follows from one file alone.
+_OF_ONE_FILE: Final = frozenset({"content", "text", "head", "json", "header"})
 
 _Value = TypeVar("_Value")
 
@@ -63,12 +69,22 @@ class Repository:
     Attributes:
         live: Derives the skeleton of a class that the data does not cover; None: nobody asked for that.
         base: config.json of the base model of an adapter, where the caller has it.
+        identity: What is known of the model beside its files: by the recipe that builds it, or its address.
+        base_model: The base model itself, where the caller has its folder.
+        deep: Whether values of tensors are judged, so that rules over headers leave to others what these know better.
+        jobs: Threads that read values.
+        progress: Told of the bytes that they have read.
     """
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.live: Live | None = None
         self.base: Mapping[str, Any] | None = None
+        self.identity: Identity | None = None
+        self.base_model: Repository | None = None
+        self.deep = False
+        self.jobs = 2
+        self.progress: Progress | None = None
         self._known: dict[tuple[str, str], Any] = {}
         self._errors: dict[tuple[str, str], InputError] = {}
         self._worker: Worker | None = None
@@ -86,6 +102,21 @@ class Repository:
         if self._worker is not None:
             self._worker.close()
             self._worker = None
+
+    def over(self, source: Source, changed: Collection[str]) -> Repository:
+        """A view of a source that differs from this one's, with what this one was given, and its worker.
+
+        Args:
+            source: The other content.
+            changed: Paths at which it differs; whatever was read elsewhere is not read again.
+        """
+        view = Repository(source)
+        given = {name: value for name, value in vars(self).items() if not name.startswith("_") and name != "source"}
+        vars(view).update(given, _worker=self.worker)
+        view._known = {
+            key: value for key, value in self._known.items() if key[0] in _OF_ONE_FILE and key[1] not in changed
+        }
+        return view
 
     # ---------------------------------------------------------------- files
 
@@ -190,6 +221,12 @@ class Repository:
         from repokit.repo.weights import Weights
 
         return Weights(self)
+
+    @facet
+    def values(self) -> Values:
+        from repokit.repo.weight_values import Values
+
+        return Values(self)
 
     @facet
     def pickles(self) -> Pickles:

@@ -2,7 +2,8 @@
 
 Files that other tools write and read (unknown keys are legal and kept):
 
-    config              config.json: architecture, sizes, rope, token ids, sub-configs
+    config              config.json: architecture, sizes, rope, token ids, sub-configs; field_types has what the config
+                        class of each family takes, config_conditions what else it asks
     generation_config   generation_config.json: decoding defaults
     tokenizer_config    tokenizer_config.json: class, special tokens, limits
     special_tokens_map  special_tokens_map.json: role -> token
@@ -27,6 +28,7 @@ Files that repokit writes (closed: an unknown key is an error):
     license             which license, under what name, in which file
     manifest            repokit-manifest.json: every file with its size and sha256
     report              what `lint --format json` prints
+    baseline            what `lint --write-baseline` writes
 
 Behind them:
 

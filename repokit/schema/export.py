@@ -16,6 +16,7 @@ from repokit.errors import UsageError
 from repokit.resources import folder as resource_folder
 from repokit.schema.adapter import AdapterConfig
 from repokit.schema.added_tokens import AddedTokens
+from repokit.schema.baseline import Baseline
 from repokit.schema.card import Card
 from repokit.schema.chat_template import ChatTemplateFile
 from repokit.schema.config import Config
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 SCHEMAS: Mapping[str, tuple[type[BaseModel], str]] = {
     "adapter_config.schema.json": (AdapterConfig, "adapter_config.json"),
     "added_tokens.schema.json": (AddedTokens, "added_tokens.json"),
+    "baseline.schema.json": (Baseline, "what `repokit lint --write-baseline` writes"),
     "card.schema.json": (Card, "README.md, front matter"),
     "chat_template.schema.json": (ChatTemplateFile, "chat_template.json"),
     "config.schema.json": (Config, "config.json"),

@@ -235,14 +235,29 @@ class IgnoredRule(Section):
     )
 
 
+Waivers: TypeAlias = Annotated[
+    tuple[str | IgnoredRule, ...],
+    BeforeValidator(_as_tuple, json_schema_input_type=list[str | IgnoredRule]),
+]
+
+
 class Lint(Section):
     """Which findings count."""
 
     select: Many = Field((), description="Only these rules: codes, families or names. All where empty.")
+    extend_select: Many = Field((), description="These as well, and those in preview that they name.")
     ignore: Annotated[
         tuple[IgnoredRule, ...], BeforeValidator(_as_tuple, json_schema_input_type=list[IgnoredRule])
     ] = ()
-    per_file: dict[str, Many] = Field(default={}, description="Glob of paths -> rules that are not reported there.")
+    per_file: dict[str, Waivers] = Field(
+        default={}, description="Glob of paths -> rules that are not reported there: words, or waivers as in `ignore`."
+    )
+    fail_on: Literal["error", "warning", "note", "never"] | None = Field(
+        None, description="From which severity on `repokit lint` exits with 1; error where absent."
+    )
+    baseline: str | None = Field(
+        None, description="File of findings that are known, which `repokit lint --write-baseline` writes."
+    )
 
 
 class Push(Section):

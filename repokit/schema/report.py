@@ -30,6 +30,42 @@ class ReportFinding(_Frozen):
     why: str = Field("", description="Which reader breaks, or who is bitten.")
     names: tuple[str, ...] = Field((), description="All that the message speaks of; it shows the first few.")
     fix: str | None = Field(None, description="The edit or the command that comes next, where the rule knows it.")
+    fixable: Literal["safe", "unsafe"] | None = Field(
+        None, description="Whether `--fix` takes it away: safe; with `--unsafe-fixes`: unsafe; null: only a person can."
+    )
+    fingerprint: str | None = Field(None, description="SHA-256 of code, path and place without lines; stays the same.")
+
+
+class ReportFixed(_Frozen):
+    """A finding that `--fix` took away."""
+
+    code: str = Field(description="Of the rule.")
+    path: str = Field(description="The file, relative to the target.")
+    message: str = Field(description="What was wrong there; goes on from the path.")
+    title: str = Field(description="What was done, as an order.")
+    safety: Literal["safe", "unsafe"]
+
+
+class ReportWaived(_Frozen):
+    """A finding that a waiver silenced."""
+
+    code: str = Field(description="Of the rule.")
+    path: str = Field(description="The file, relative to the target.")
+    message: str = Field(description="What is wrong there; goes on from the path.")
+    reason: str = Field("", description="Of the waiver.")
+
+
+class ReportStatistic(_Frozen):
+    """What one rule found; with `--statistics`."""
+
+    code: str
+    name: str
+    severity: Literal["error", "warning", "note"]
+    findings: int = Field(ge=0, description="Those that count.")
+    waived: int = Field(ge=0)
+    known: int = Field(ge=0, description="Those that the baseline holds.")
+    fixable: int = Field(ge=0, description="Those that `--fix` takes away.")
+    fixable_unsafely: int = Field(ge=0, description="Those that it takes away with `--unsafe-fixes` alone.")
 
 
 class NotChecked(_Frozen):
@@ -63,6 +99,8 @@ class ReportSummary(_Frozen):
     errors: int = Field(ge=0)
     warnings: int = Field(ge=0)
     notes: int = Field(ge=0)
+    waived: int = Field(0, ge=0, description="Silenced by a waiver, and in no other count.")
+    known: int = Field(0, ge=0, description="In the baseline, and in no other count.")
 
 
 class Report(_Frozen):
@@ -73,3 +111,6 @@ class Report(_Frozen):
     findings: tuple[ReportFinding, ...] = Field(description="Worst first.")
     coverage: ReportCoverage
     summary: ReportSummary
+    fixed: tuple[ReportFixed, ...] = Field((), description="What `--fix` took away; findings are what remains.")
+    waived: tuple[ReportWaived, ...] = Field((), description="What a waiver silenced.")
+    statistics: tuple[ReportStatistic, ...] | None = Field(None, description="By rule, worst first; null: not asked.")

@@ -25,9 +25,9 @@ from repokit.repo.memory import Memory
 from repokit.repo.repository import Repository
 
 CONFIGS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("small_configs.json").read_text("utf-8"))
-OF_TENSORS = [
-    rule for rule in RULES if rule.code.startswith("WGT") or rule.code in {"CFG105", "CFG110", "CFG112", "CFG113"}
-]
+# Beside the rules for tensors, those for configs that no class takes: what follows from them is not told.
+OF_CONFIGS = {"CFG105", "CFG110", "CFG112", "CFG113", "CFG114", "CFG116", "FIL104"}
+OF_TENSORS = [rule for rule in RULES if rule.code.startswith("WGT") or rule.code in OF_CONFIGS]
 SAMPLE = 120  # mutants of a normal run; all of them under `full`
 
 Shapes = dict[str, tuple[int, ...]]

@@ -55,6 +55,10 @@ def test_lint(tmp_path: Path, environment: dict[str, str]) -> None:
     _judge(_lines("lint.py", tmp_path / "work", environment))
 
 
+def test_deep_lint(tmp_path: Path, environment: dict[str, str]) -> None:
+    _judge(_lines("deep.py", tmp_path / "work", environment))
+
+
 def test_remote_lint(tmp_path: Path, environment: dict[str, str]) -> None:
     _judge(_lines("remote.py", tmp_path / "work", environment))
 

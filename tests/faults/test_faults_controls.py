@@ -135,7 +135,7 @@ CONTROLS: Final[dict[str, tuple[set[str], Example]]] = {
             "another library",
             {
                 CONFIG: '{"sampling_rate": 24000}',
-                CARD: "---\nlicense: mit\nlibrary_name: openvoice\n---\n# Voice\n",
+                CARD: "---\nlicense: apache-2.0\nlibrary_name: openvoice\n---\n# Voice\n",
             },
         ),
     ),

@@ -40,7 +40,9 @@ def opened(worker: Worker) -> Open:
 
     def open_example(example: Example) -> Repository:
         repository = Repository(example.source())
-        repository._worker = worker
+        repository._worker, repository.identity = worker, example.identity
+        if example.against is not None:
+            repository.base_model = Repository(Example("base", base=example.against).source())
         return repository
 
     return open_example

@@ -63,6 +63,13 @@ def test_a_bad_example_breaks_no_other_rule(rule: Rule, example: Example, report
     assert {code: messages for code, messages in said.items() if code not in {rule.code, *example.also}} == {}
 
 
+@pytest.mark.parametrize(("rule", "example"), [param for param in BAD if param.values[0].reads is Reads.TENSORS])
+def test_a_bad_value_breaks_no_other_rule_over_values(rule: Rule, example: Example, deep_report_of: ReportOf) -> None:
+    report = deep_report_of(example)
+    said = {code: messages for code, messages in loud(report).items() if code not in {rule.code, *example.also}}
+    assert (said, dict(report.coverage.broken)) == ({}, {})
+
+
 @pytest.mark.parametrize(("rule", "example"), BAD)
 def test_also_names_only_rules_that_break(rule: Rule, example: Example, report_of: ReportOf) -> None:
     assert set(example.also) <= {finding.code for finding in report_of(example).findings}
@@ -89,10 +96,23 @@ def test_a_good_example_is_clean(rule: Rule, example: Example, report_of: Report
 
 
 @pytest.mark.parametrize(("rule", "example"), GOOD)
+def test_the_values_of_a_good_example_are_clean(rule: Rule, example: Example, deep_report_of: ReportOf) -> None:
+    report = deep_report_of(example)
+    assert (loud(report), dict(report.coverage.broken)) == ({}, {})
+
+
+@pytest.mark.parametrize(("rule", "example"), GOOD)
 def test_a_good_example_does_not_break_its_rule(
     rule: Rule, example: Example, opened: Callable[[Example], Repository]
 ) -> None:
     assert list(rule.check(opened(example))) == []
+
+
+@pytest.mark.parametrize("example", BASE)
+def test_the_values_of_a_base_are_clean_and_wholly_checked(example: Example, deep_report_of: ReportOf) -> None:
+    report = deep_report_of(example)
+    coverage = report.coverage
+    assert (loud(report), dict(coverage.not_checked), dict(coverage.broken)) == ({}, {}, {})
 
 
 @pytest.mark.parametrize("example", BASE)

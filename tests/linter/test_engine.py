@@ -221,3 +221,53 @@ def test_what_could_not_be_read_and_is_a_finding_is_said_once():
     report = lint(Repository(Memory({"b.txt": b""})), rules=[Unreadable(), Alarm()], today=TODAY)
     assert report.coverage.unread == ()
     assert report.exit_code() == 1
+
+
+WAIVER = Ignore("FIL902", "by hand")
+
+
+def test_a_waived_finding_is_kept_with_its_reason() -> None:
+    report = lint(TWO, Selection(ignore=(WAIVER,)), rules=(Note(), Alarm()))
+    assert {(entry.finding.code, entry.reason) for entry in report.waived} == {("FIL902", "by hand")}
+    assert {finding.code for finding in report.findings} == {"FIL901"}
+
+
+def test_a_waived_rule_is_not_among_those_that_were_checked() -> None:
+    assert lint(TWO, Selection(ignore=(WAIVER,)), rules=(Note(), Alarm())).coverage.checked == ("FIL901",)
+
+
+def test_a_waived_rule_that_cannot_run_is_no_gap() -> None:
+    report = lint(TWO, Selection(ignore=(Ignore("WGT903", "too large"),)), rules=(Limited(), Note()))
+    assert (dict(report.coverage.not_checked), report.exit_code(), report.unused) == ({}, 0, ())
+
+
+def test_a_waived_rule_with_a_bug_is_no_failure() -> None:
+    class Buggy(Note):
+        """Breaks.
+
+        Always.
+        """
+
+        code = "FIL904"
+
+        def check(self, repository: Repository) -> Iterator[Finding]:
+            raise KeyError(len(repository.files))
+
+    report = lint(TWO, Selection(ignore=(Ignore("FIL904", "a bug"),)), rules=(Buggy(),))
+    assert (dict(report.coverage.broken), report.exit_code(), report.unused) == ({}, 0, ())
+
+
+def test_a_waiver_that_ended_is_told() -> None:
+    selection = Selection(ignore=(Ignore("FIL901", "for now", until=date(2026, 2, 28)),))
+    report = lint(TWO, selection, rules=(Note(),), today=TODAY)
+    assert report.expired == ("the waiver of FIL901 expired on 2026-02-28",)
+
+
+def test_a_waiver_that_silenced_nothing_is_told() -> None:
+    selection = Selection(per_file={"nowhere": ("FIL901",)})
+    assert lint(TWO, selection, rules=(Note(),)).unused == ("the waiver of FIL901 on nowhere silenced nothing",)
+
+
+def test_a_finding_that_is_kept_out_for_one_file_is_waived() -> None:
+    report = lint(TWO, Selection(per_file={"a": ("FIL901",)}), rules=(Note(),))
+    assert ([entry.finding.path for entry in report.waived], report.unused) == (["a"], ())

@@ -32,6 +32,7 @@ TRUE_FAULTS = {
     "TOK111": "the eos of the tokenizer is in no eos list: the oracle's model was never told of it",
     "GEN103": "a model made from a config has no tables of languages and tasks",
     "PRC101": "the oracle's composed model has no processor where torchvision is missing",
+    "PRC173": "the processor of LLaVA was not told of the class token of its encoder",
 }
 # In every run these, which differ most in how their weights are stored; `-m full` takes every one.
 ALWAYS = ("llama-sharded", "qwen3-tied-sharded-bf16", "t5", "gpt_oss", "trainer-output-dir", "clip")
@@ -192,11 +193,12 @@ def test_a_cast_gives_what_torch_gives_for_every_model(models, tmp_path, name):
 
 
 # Every error in the untouched directories. TOK111: a model that was never told of its tokenizer's eos; CFG103, GEN102:
-# special ids of the full size above a shrunken vocabulary; FIL201: what the Trainer leaves.
+# special ids of the full size above a shrunken vocabulary; FIL201: what the Trainer leaves; PRC173: a processor that was
+# not told of the encoder's class token, so that the model refuses its images.
 TRUE_ERRORS = {
     "gemma3": {"TOK111"},
     "idefics3": {"TOK111"},
-    "llava": {"TOK111"},
+    "llava": {"PRC173", "TOK111"},
     "modernbert": {"CFG103"},
     "paligemma": {"TOK111"},
     "qwen2-added-tokens-padded-vocab": {"TOK111"},

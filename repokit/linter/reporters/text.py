@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from repokit.linter.finding import Severity
+from repokit.linter.fix import Safety
+from repokit.linter.reporters.context import by_reason, inert, silenced
 from repokit.printable import count, printable, some
 
 if TYPE_CHECKING:
@@ -18,8 +21,19 @@ Style = Callable[[str, str], str]  # text and what it is: `error`, `warning`, `n
 def render(report: Report, locate: Locate, style: Style = lambda text, _kind: text) -> str:
     """The report as text with a line end; `style` colours it where the terminal can."""
     lines = [line for finding in report.findings for line in _finding(finding, locate, style)]
-    lines += [*_gaps(report.coverage, style), _verdict(report, style)]
-    return "\n".join(lines) + "\n"
+    return _joined(report, lines, style)
+
+
+def render_statistics(report: Report, style: Style = lambda text, _kind: text) -> str:
+    """The same with a line a rule instead of a block a finding."""
+    from repokit.linter.reporters import statistics
+
+    return _joined(report, statistics.render(report).splitlines(), style)
+
+
+def _joined(report: Report, lines: list[str], style: Style) -> str:
+    whole = [*lines, *_gaps(report.coverage, style), _verdict(report, style), *_fixable(report, style)]
+    return "\n".join(map(inert, whole)) + "\n"
 
 
 def _finding(finding: Finding, locate: Locate, style: Style) -> Iterator[str]:
@@ -34,22 +48,38 @@ def _finding(finding: Finding, locate: Locate, style: Style) -> Iterator[str]:
         yield f"    {style('names', 'dim')} {some(finding.names, limit=5)}"
     if finding.why:
         yield f"    {style('why', 'dim')}   {printable(finding.why, 400)}"
+    if finding.hint or finding.fixable:
+        yield f"    {style('fix', 'dim')}   {' '.join(_remedy(finding))}"
+
+
+def _remedy(finding: Finding) -> Iterator[str]:
+    """What to do; by which flag, where repokit can do it."""
     if finding.hint:
-        yield f"    {style('fix', 'dim')}   {printable(finding.hint, 400)}"
+        yield printable(finding.hint, 400)
+    if finding.fixable:
+        yield "[--fix]" if finding.fixable is Safety.SAFE else "[--fix --unsafe-fixes]"
 
 
 def _gaps(coverage: Coverage, style: Style) -> Iterator[str]:
     """Everything that was not judged: unread is never clean."""
     if coverage.not_checked:
-        reasons: dict[str, list[str]] = {}
-        for code, reason in coverage.not_checked.items():
-            reasons.setdefault(reason, []).append(code)
-        for reason, codes in reasons.items():
+        for reason, codes in by_reason(coverage.not_checked).items():
             yield f"{style('not checked', 'warning')}: {some(sorted(codes), limit=8)}, because {printable(reason, 400)}"
     for value in coverage.unknown:
         yield f"{style('not known to this version', 'note')}: {printable(value, 400)}"
     for code, error in coverage.broken.items():
-        yield f"{style('internal error', 'error')}: rule {code} failed: {error}; please report it"
+        yield f"{style('internal error', 'error')}: rule {code} failed: {printable(error, 400)}; please report it"
+
+
+def _fixable(report: Report, style: Style) -> Iterator[str]:
+    """How much of it `--fix` takes away."""
+    kinds = Counter(finding.fixable for finding in report.findings)
+    safe, unsafe = kinds[Safety.SAFE], kinds[Safety.UNSAFE]
+    if safe:
+        more = f", {unsafe:,} more with --unsafe-fixes" if unsafe else ""
+        yield style(f"{safe:,} fixable with --fix{more}", "dim")
+    elif unsafe:
+        yield style(f"{unsafe:,} fixable with --fix --unsafe-fixes", "dim")
 
 
 def _verdict(report: Report, style: Style) -> str:
@@ -59,5 +89,5 @@ def _verdict(report: Report, style: Style) -> str:
         if (number := report.count(severity))
     ]
     checked = count(len(report.coverage.checked), "rule")
-    found = ", ".join(parts) if parts else style("clean", "good")
+    found = ", ".join([*(parts or [style("clean", "good")]), *silenced(report)])
     return f"{printable(report.target)}: {found} ({checked} checked)"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.linter.examples import DELETE, Example, edited, safetensors, tensors_of
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable, some
 from repokit.repo.adapter import ADAPTER_CONFIG, adapters
@@ -32,6 +33,7 @@ class UnusableBaseModel(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example("the base was an object in memory", {ADAPTER_CONFIG: {"base_model_name_or_path": None}}, "lora"),
         Example(
@@ -66,6 +68,11 @@ class UnusableBaseModel(Rule):
                 message = f"names {printable(base, 80)!r}, " + ("a path" if is_path(base) else "no id of the Hub")
             place = config.at("base_model_name_or_path")
             yield self.finding(config.path, message, place=place, hint="write the base model's id on the Hub")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.adapter import with_base_of_card
+
+        return with_base_of_card(repository, finding)
 
 
 class UnpairedFactor(Rule):
@@ -120,6 +127,7 @@ class RankMismatch(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example("the config of another run", {ADAPTER_CONFIG: {"r": 64}}, "lora"),
         Example("ranks that differ, and no pattern", {ADAPTER_CONFIG: {"rank_pattern": {"q_proj": 8}}}, "lora"),
@@ -144,6 +152,11 @@ class RankMismatch(Rule):
                 rank, said = ranks[wrong[0]]
                 message = f"has rank {rank} in {count(len(wrong), 'module')}; {adapter.config.path} says {said}"
                 yield self.finding(path, message, names=wrong, place=wrong[0], hint="set r and rank_pattern to match")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.adapter import with_ranks
+
+        return with_ranks(repository, finding)
 
 
 class UnmatchedTargets(Rule):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from repokit.linter.examples import DELETE, Example, lora, safetensors
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable, some
 from repokit.repo.adapter import ADAPTER_CONFIG, adapters, plain_pattern
@@ -74,6 +75,7 @@ class AdapterAsModel(Rule):
     severity = Severity.WARNING
     since = "0.2"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (Example("the card of the base", {README: lambda card: card.replace(b": peft", b": transformers")}, "lora"),)
     good = (Example("the library is peft", base="lora"),)
 
@@ -83,6 +85,11 @@ class AdapterAsModel(Rule):
         if card is not None and config is not None and not full and card.library_name == "transformers":
             message = "has library_name transformers; the repository is an adapter"
             yield self.finding(README, message, place=card.place("library_name"), hint="library_name: peft")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.card import as_peft
+
+        return as_peft(repository, finding)
 
 
 class UnusableRank(Rule):
@@ -95,6 +102,7 @@ class UnusableRank(Rule):
     severity = Severity.ERROR
     since = "0.2"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example("zero", {ADAPTER_CONFIG: {"r": 0}}, "lora"),
         Example("zero in one module", {ADAPTER_CONFIG: {"rank_pattern": {"k_proj": 0}}}, "lora", ("ADP202",)),
@@ -124,6 +132,11 @@ class UnusableRank(Rule):
                 message = f"has rank 0 for {count(len(empty), 'pattern')}"
                 yield self.finding(config.path, message, names=empty, place=patterns.at(empty[0]))
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.adapter import with_ranks
+
+        return with_ranks(repository, finding)
+
 
 class UnmatchedPattern(Rule):
     """A key of rank_pattern or alpha_pattern is the name of no module of the adapter.
@@ -135,6 +148,7 @@ class UnmatchedPattern(Rule):
     severity = Severity.WARNING
     since = "0.2"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (Example("a module that was not adapted", {ADAPTER_CONFIG: {"alpha_pattern": {"k_proj": 16}}}, "lora"),)
     good = (
         Example("a part of a name", {ADAPTER_CONFIG: {"alpha_pattern": {"self_attn.v_proj": 16}}}, "lora"),
@@ -156,6 +170,11 @@ class UnmatchedPattern(Rule):
                         message = f"has {printable(pattern, 80)!r} in {key}, which is no module of the adapter"
                         yield self.finding(adapter.config.path, message, place=adapter.config.at(key, pattern))
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.keys import dropped
+
+        return dropped(repository, finding)
+
 
 class NotAnAdapterConfig(Rule):
     """adapter_config.json is not the config of an adapter.
@@ -167,6 +186,7 @@ class NotAnAdapterConfig(Rule):
     severity = Severity.ERROR
     since = "0.2"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example(
             "generation settings under this name",
@@ -203,6 +223,11 @@ class NotAnAdapterConfig(Rule):
                 message = f"has peft_type {printable(kind, 40)!r}; PEFT looks methods up in capitals"
                 yield self.finding(config.path, message, place=config.at("peft_type"), hint=hint)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.adapter import with_known_type
+
+        return with_known_type(repository, finding)
+
 
 class LegacyAdapterKey(Rule):
     """adapter_config.json has keys that PEFT dropped in 0.3.
@@ -214,6 +239,7 @@ class LegacyAdapterKey(Rule):
     severity = Severity.ERROR
     since = "0.2"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (Example("written before 0.3", {ADAPTER_CONFIG: {"enable_lora": None, "merge_weights": False}}, "lora"),)
     good = (Example("none of them", base="lora"),)
 
@@ -223,6 +249,11 @@ class LegacyAdapterKey(Rule):
             if "peft_type" in config and (keys := [key for key in LEGACY if key in config]):
                 message = f"has {some(keys)}"
                 yield self.finding(config.path, message, names=keys, place=config.at(keys[0]), hint="delete them")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.adapter import without_legacy
+
+        return without_legacy(repository, finding)
 
 
 class RefusedAdapterValue(Rule):
@@ -235,6 +266,7 @@ class RefusedAdapterValue(Rule):
     severity = Severity.ERROR
     since = "0.2"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("a task that PEFT does not have", {ADAPTER_CONFIG: {"task_type": "CAUSALLM"}}, "lora"),
         Example(
@@ -257,6 +289,11 @@ class RefusedAdapterValue(Rule):
                 for key, message in refused(adapter.config):
                     yield self.finding(adapter.config.path, message, place=adapter.config.at(key))
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.adapter import with_known_value
+
+        return with_known_value(repository, finding)
+
 
 class MisspelledAdapterKey(Rule):
     """A key of adapter_config.json is spelled almost like a field of its method.
@@ -268,6 +305,7 @@ class MisspelledAdapterKey(Rule):
     severity = Severity.WARNING
     since = "0.2"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (Example("a letter too few", {ADAPTER_CONFIG: {"lora_alpa": 16, "lora_alpha": DELETE}}, "lora"),)
     good = (
         Example("a key of someone's own", {ADAPTER_CONFIG: {"trained_by": "me"}}, "lora"),
@@ -285,6 +323,11 @@ class MisspelledAdapterKey(Rule):
                     place, hint = adapter.config.at(unknown.key), f"did you mean {unknown.meant}?"
                     yield self.finding(adapter.config.path, message, place=place, hint=hint)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.adapter import with_known_key
+
+        return with_known_key(repository, finding)
+
 
 class NewerAdapterKey(Rule):
     """adapter_config.json has keys that are null and that older versions of PEFT do not know.
@@ -296,6 +339,7 @@ class NewerAdapterKey(Rule):
     severity = Severity.NOTE
     since = "0.2"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (Example("written by PEFT 0.14", {ADAPTER_CONFIG: {"eva_config": None, "exclude_modules": None}}, "lora"),)
     good = (
         Example(
@@ -313,6 +357,11 @@ class NewerAdapterKey(Rule):
                 message = f"has {count(len(keys), 'key')} that are null and unknown to PEFT before 0.14"
                 hint = "delete them, for readers with an older PEFT"
                 yield self.finding(config.path, message, names=keys, place=config.at(keys[0]), hint=hint)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.adapter import without_keys
+
+        return without_keys(repository, finding)
 
 
 class UnknownAdapterType(Rule):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.linter.examples import Example, edited
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable
 from repokit.repo.adapter import ADAPTER_CONFIG, adapters
@@ -38,6 +39,7 @@ class UnprefixedKey(Rule):
     severity = Severity.ERROR
     since = "0.2"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example("saved from the model itself", {ADAPTER: renamed(PREFIX, "")}, "lora"),
         Example("half of it", {ADAPTER: renamed(PREFIX, "model.")}, "lora"),
@@ -54,6 +56,11 @@ class UnprefixedKey(Rule):
                 message = f"has {count(len(names), 'name')} without the prefix {PREFIX}"
                 yield self.finding(path, message, names=names, place=names[0], hint=f"put {PREFIX} before them")
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.adapter import with_prefix
+
+        return with_prefix(repository, finding)
+
 
 class AdapterNameInKey(Rule):
     """Names of tensors have the name of the adapter in them.
@@ -66,6 +73,7 @@ class AdapterNameInKey(Rule):
     severity = Severity.ERROR
     since = "0.2"
     reads = Reads.HEADERS
+    fixes = Safety.SAFE
     bad = (
         Example("saved from the state of the model", {ADAPTER: renamed(".weight", ".default.weight")}, "lora"),
         Example("a second adapter of a pipeline", {ADAPTER: renamed(".weight", ".default_0.weight")}, "lora"),
@@ -89,6 +97,11 @@ class AdapterNameInKey(Rule):
                 message = f"has the adapter's name {printable(first, 60)!r} in {count(len(found), 'name')}"
                 yield self.finding(path, message, names=names, place=names[0], hint=f"take .{first} out of them")
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.adapter import without_adapter_name
+
+        return without_adapter_name(repository, finding)
+
 
 class WrongModuleLevel(Rule):
     """Names of tensors have a level too few or too many for the class that the adapter is for.
@@ -100,6 +113,7 @@ class WrongModuleLevel(Rule):
     severity = Severity.ERROR
     since = "0.2"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "trained on the model without its head", {ADAPTER: renamed("model.model.model.", "model.model.")}, "lora"
@@ -128,6 +142,11 @@ class WrongModuleLevel(Rule):
                 message = f"has {count(len(short), 'name')} of a model without a head; task_type says that it has one"
                 yield self.finding(path, message, names=short, place=short[0], hint="put model. before layers.")
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.adapter import with_level
+
+        return with_level(repository, finding)
+
 
 class RenamedVisionModel(Rule):
     """Names of tensors are those that the language model of the base had before transformers 4.52.
@@ -140,6 +159,7 @@ class RenamedVisionModel(Rule):
     severity = Severity.ERROR
     since = "0.2"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "trained with transformers 4.51",
@@ -175,6 +195,11 @@ class RenamedVisionModel(Rule):
                 )
                 hint = "model.layers is now model.language_model.layers"
                 yield self.finding(path, message, names=names, place=names[0], hint=hint)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.adapter import with_language_model
+
+        return with_language_model(repository, finding)
 
 
 RULES: Final = (UnprefixedKey(), AdapterNameInKey(), WrongModuleLevel(), RenamedVisionModel())

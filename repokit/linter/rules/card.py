@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.linter.examples import Example
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable
 from repokit.repo.card import PLACEHOLDER, README, flattened, is_repo_id
@@ -86,9 +87,10 @@ class MissingMetadata(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example("text only", {README: "# Example\n\nA model.\n"}),
-        Example("a title before the front matter", {README: "# Example\n---\nlicense: mit\n---\n"}),
+        Example("a title before the front matter", {README: lambda card: b"# Example\n" + card}),
     )
     good = (Example("front matter on the first line"),)
 
@@ -102,6 +104,11 @@ class MissingMetadata(Rule):
         else:
             yield self.finding(README, "has no front matter", hint=HINT)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.card import on_the_first_line
+
+        return on_the_first_line(repository, finding)
+
 
 class UnknownPipelineTag(Rule):
     """pipeline_tag is not a task of the Hub.
@@ -113,10 +120,12 @@ class UnknownPipelineTag(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example(
             "a task that was renamed", {README: with_lines("pipeline_tag: text2text-generation\n", drop="pipeline_tag")}
         ),
+        Example("another spelling", {README: with_lines("pipeline_tag: Text Generation\n", drop="pipeline_tag")}),
     )
     good = (Example("no task at all", {README: with_lines(drop="pipeline_tag")}),)
 
@@ -127,6 +136,11 @@ class UnknownPipelineTag(Rule):
         if card is not None and tag is not None and tag not in known["ids"]:
             message = f"has the pipeline_tag {printable(tag, 60)!r}, which {known['source']} does not list"
             yield self.finding(README, message, place=card.place("pipeline_tag"), hint=_nearest(tag, known["ids"]))
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.card import with_pipeline_tag
+
+        return with_pipeline_tag(repository, finding)
 
 
 class AdapterWithoutBase(Rule):
@@ -139,6 +153,7 @@ class AdapterWithoutBase(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("no base_model", {README: with_lines(drop="base_model")}, "lora"),
         Example(
@@ -160,6 +175,11 @@ class AdapterWithoutBase(Rule):
                 f"names the base_model {printable(card.base_models[0], 60)}, adapter_config.json {printable(base, 60)}"
             )
             yield self.finding(README, message, place=card.place("base_model"))
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.card import with_base_of_adapter
+
+        return with_base_of_adapter(repository, finding)
 
 
 class UnfilledCard(Rule):
@@ -192,6 +212,7 @@ class MisspeltKey(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example("as TRL writes it", {README: with_lines("licence: license\n")}),
         Example("a hyphen for an underscore", {README: with_lines("pipeline-tag: text-generation\n")}),
@@ -205,6 +226,11 @@ class MisspeltKey(Rule):
             if card is not None and key not in KEYS and near:
                 message = f"has the key {printable(key, 40)!r}, which the Hub does not read"
                 yield self.finding(README, message, place=card.place(key), hint=f"did you mean {near[0]}?")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.card import with_known_key
+
+        return with_known_key(repository, finding)
 
 
 class HiddenText(Rule):
@@ -314,6 +340,7 @@ class MissingLibrary(Rule):
     severity = Severity.NOTE
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (Example("no library_name", {README: with_lines(drop="library_name")}),)
     good = (Example("library_name is there"),)
 
@@ -323,6 +350,11 @@ class MissingLibrary(Rule):
             library = next((name for path, name in LIBRARIES.items() if repository.has(path)), None)
             hint = None if library is None else f"library_name: {library}"
             yield self.finding(README, "has no library_name", hint=hint)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.card import with_library
+
+        return with_library(repository, finding)
 
 
 # Which library a file is of, the most telling first.

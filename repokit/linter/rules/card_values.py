@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from repokit.linter.examples import Example
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.card import is_lookalike, with_lines
 from repokit.printable import printable
@@ -49,6 +50,7 @@ class RefusedMetadata(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("Norwegian without quotes", {README: with_lines("language: no\n", drop="language")}),
         Example("a key without a value", {README: with_lines("language:\n", drop="language")}),
@@ -68,6 +70,11 @@ class RefusedMetadata(Rule):
         if card is not None and "language" in card and card.raw["language"] is None:
             yield self.finding(README, "language: has no value", place=card.place("language"), hint="delete the key")
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.card import as_typed
+
+        return as_typed(repository, finding)
+
 
 class InvalidRepositoryId(Rule):
     """base_model, datasets or new_version is not the id of a repository.
@@ -79,6 +86,7 @@ class InvalidRepositoryId(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example(
             "a folder of the training machine", {README: with_lines("base_model: /home/u/llama\n", drop="base_model")}
@@ -100,6 +108,11 @@ class InvalidRepositoryId(Rule):
                     README, f"{value.key}: {_no_id(value)}", place=value.place, hint="owner/name on the Hub"
                 )
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.card import with_id
+
+        return with_id(repository, finding)
+
 
 class UnknownLanguage(Rule):
     """A language is not an ISO 639 code.
@@ -111,6 +124,7 @@ class UnknownLanguage(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("a country's code", {README: with_lines("language: jp\n", drop="language")}),
         Example("a word", {README: with_lines("language: [en, noinfo]\n", drop="language")}),
@@ -132,6 +146,11 @@ class UnknownLanguage(Rule):
                 message = f"{value.key}: {printable(value.value, 40)!r} is no ISO 639 code"
                 hint = LANGUAGES.get(value.value.lower().partition("-")[0].partition("_")[0])
                 yield self.finding(README, message, place=value.place, hint=hint and f"language: {hint}")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.card import with_language_code
+
+        return with_language_code(repository, finding)
 
 
 class MalformedModelIndex(Rule):
@@ -174,6 +193,7 @@ class ImplicitType(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("a version that reads as a date", {README: with_lines("model_name: 2026-01-02\n")}),
         Example("a name that reads as a time", {README: with_lines("model_name: 1:30:00\n")}),
@@ -191,6 +211,11 @@ class ImplicitType(Rule):
                 yield self.finding(
                     README, f"{problem.name}: {problem.message}", place=card.place(problem.key), hint=hint
                 )
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.card import as_typed
+
+        return as_typed(repository, finding)
 
 
 # Codes that the table lacks and the Hub takes: 639-2's bibliographic ones (it says that it takes 639-2), and withdrawn

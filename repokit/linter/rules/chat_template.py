@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.linter.examples import CHATML, Example
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable
 from repokit.repo.chat_template import JINJA, PASSED
@@ -131,6 +132,7 @@ class TerminatorNotEos(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example(
             "a base model's ids after chat training",
@@ -155,6 +157,11 @@ class TerminatorNotEos(Rule):
             )
             hint = f"add {tokenizer.id_of(first)} to eos_token_id of generation_config.json"
             yield self.finding(template.path, message, place=template.place, hint=hint)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.chat_template import ending_at_turn
+
+        return ending_at_turn(repository, finding)
 
 
 class FragileTemplate(Rule):
@@ -198,7 +205,7 @@ class SplitMarker(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
-    bad = (Example("a marker that was never added", {JINJA: CHATML.replace("<|im_start|>", "<|turn_start|>")}),)
+    bad = (Example("a marker that was never added", {JINJA: CHATML.replace("<|im_start|>", "<|im_begin|>")}),)
     good = (
         Example("every marker is a token"),
         Example("markers that are text by design", {JINJA: CHATML.replace("im_", "text_")}),
@@ -236,7 +243,11 @@ class DoubledBos(Rule):
                             {"SpecialToken": {"id": "<s>", "type_id": 0}},
                             {"Sequence": {"id": "A", "type_id": 0}},
                         ],
-                        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+                        "pair": [
+                            {"SpecialToken": {"id": "<s>", "type_id": 0}},
+                            {"Sequence": {"id": "A", "type_id": 0}},
+                            {"Sequence": {"id": "B", "type_id": 0}},
+                        ],
                         "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}},
                     }
                 },

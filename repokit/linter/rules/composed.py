@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.linter.examples import DELETE, Example, edited
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.weights_against_config import CLASSES, CLASSIFIER, CLASSIFIES, TWO_LABELS, classifier
 from repokit.printable import count, printable
@@ -33,6 +34,7 @@ class ConflictingTieFlags(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.SAFE
     bad = (
         Example("two answers", {CONFIG: {TIE: False, "text_config": {TIE: True}}}),
         Example("only inside, and no head", {CONFIG: TIED_INSIDE, SINGLE: edited(drop=("lm_head.weight",))}),
@@ -53,6 +55,11 @@ class ConflictingTieFlags(Rule):
         elif outside is None and inside and weights.embedding is not None and not weights.heads:
             message = f"is true here alone, and the weights have no head: the top of {CONFIG} says nothing"
             yield self.finding(CONFIG, message, place=config.text.at(TIE), hint=f'"{TIE}": true at the top as well')
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.config import with_one_tie_flag
+
+        return with_one_tie_flag(repository, finding)
 
 
 class UnnamedLabels(Rule):
@@ -97,6 +104,7 @@ class MismatchedLabels(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (Example("one table was edited", {**CLASSIFIER, CONFIG: {**TWO_LABELS, "label2id": {"no": 1, "yes": 0}}}),)
     good = (
         Example("both tables", {**CLASSIFIER, CONFIG: TWO_LABELS}),
@@ -113,6 +121,11 @@ class MismatchedLabels(Rule):
             message = f"gives {printable(first, 40)!r} the id {printable(ids.raw[first], 20)}, which id2label calls "
             message += repr(printable(names.raw[str(ids.raw[first])], 40))
             yield self.finding(CONFIG, message, place=ids.at(first), names=wrong)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.config import with_inverse_labels
+
+        return with_inverse_labels(repository, finding)
 
 
 RULES: Final = (ConflictingTieFlags(), UnnamedLabels(), MismatchedLabels())

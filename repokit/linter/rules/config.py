@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from repokit.formats.tensors import TORCH_NAMES
 from repokit.linter.examples import DELETE, Example, safetensors
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable
 from repokit.repo.config import CONFIG, TOKEN_ID_KEYS
@@ -33,11 +34,15 @@ class MissingModelType(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (Example("a config written by hand", {CONFIG: {"model_type": DELETE}}),)
     good = (
         Example(
             "a model of another library",
-            {CONFIG: '{"sampling_rate": 24000}', "README.md": "---\nlicense: mit\nlibrary_name: openvoice\n---\n"},
+            {
+                CONFIG: '{"sampling_rate": 24000}',
+                "README.md": "---\nlicense: apache-2.0\nlibrary_name: openvoice\n---\n",
+            },
         ),
         Example("a model of diffusers", {CONFIG: '{"_class_name": "AutoencoderKL"}'}),
     )
@@ -46,6 +51,11 @@ class MissingModelType(Rule):
         config = repository.config
         if config is not None and not config.model_type and of_transformers(repository):
             yield self.finding(CONFIG, "has no model_type", hint="take it from the config.json of the base model")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.config import with_model_type
+
+        return with_model_type(repository, finding)
 
 
 class MissingArchitectures(Rule):
@@ -58,6 +68,7 @@ class MissingArchitectures(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("a trainer's own saver", {CONFIG: {"architectures": DELETE}}),
         Example(
@@ -80,6 +91,11 @@ class MissingArchitectures(Rule):
         if config.raw.get("architectures") in (None, []) and not repository.weights.of_adapter:
             yield self.finding(CONFIG, "names no architectures", hint='"architectures": ["...ForCausalLM"]')
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.config import with_architectures
+
+        return with_architectures(repository, finding)
+
 
 class UnknownDtype(Rule):
     """The dtype in config.json is not the name of a torch dtype.
@@ -91,6 +107,7 @@ class UnknownDtype(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("str() of a dtype", {CONFIG: {"dtype": "torch.bfloat16"}}),
         Example("a header's spelling", {CONFIG: {"dtype": "BF16"}}),
@@ -111,6 +128,11 @@ class UnknownDtype(Rule):
                         CONFIG, f"is {printable(name, 40)!r}, no torch dtype", place=level.at(key), hint=hint
                     )
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.config import with_torch_name
+
+        return with_torch_name(repository, finding)
+
 
 class ConflictingDtypes(Rule):
     """`dtype` and the older `torch_dtype` in config.json differ.
@@ -123,6 +145,7 @@ class ConflictingDtypes(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (Example("a cast that changed one of them", {CONFIG: {"torch_dtype": "float16"}}),)
     good = (Example("both spellings, one value", {CONFIG: {"torch_dtype": "bfloat16"}}),)
 
@@ -132,6 +155,11 @@ class ConflictingDtypes(Rule):
             if new is not None and old is not None and new != old:
                 message = f"is {printable(old, 40)!r}, and dtype is {printable(new, 40)!r}"
                 yield self.finding(CONFIG, message, place=level.at("torch_dtype"))
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.config import with_one_dtype
+
+        return with_one_dtype(repository, finding)
 
 
 class TokenOutOfRange(Rule):
@@ -144,6 +172,7 @@ class TokenOutOfRange(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.SAFE
     bad = (
         Example("a padding id beside the last row", {CONFIG: {"pad_token_id": 32}}, also=("TOK212",)),
         Example("an end id of another tokenizer", {CONFIG: {"eos_token_id": [4, 128009]}}),
@@ -178,6 +207,11 @@ class TokenOutOfRange(Rule):
                     )
                     yield self.finding(CONFIG, message, place=level.at(key), names=tuple(map(str, wrong)))
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.token_ids import within_rows
+
+        return within_rows(repository, finding)
+
 
 class LayerTypesMismatch(Rule):
     """A list with one entry a layer has another length than the number of layers.
@@ -189,6 +223,7 @@ class LayerTypesMismatch(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example("a layer that drafts tokens was counted", {CONFIG: {"layer_types": ["full_attention"] * 3}}),
         Example("layers were cut away", {CONFIG: {"mlp_layer_types": ["dense"]}}),
@@ -208,6 +243,11 @@ class LayerTypesMismatch(Rule):
                     message = f"has {count(len(types), 'entry', 'entries')}; num_hidden_layers is {printable(layers)}"
                     yield self.finding(CONFIG, message, place=level.at(key))
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.config import with_fewer_entries
+
+        return with_fewer_entries(repository, finding)
+
 
 class ImpossibleSize(Rule):
     """A size in config.json is not one that a model can have.
@@ -219,10 +259,10 @@ class ImpossibleSize(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("the vocabulary was to be filled in later", {CONFIG: {"vocab_size": -1}}),
         Example("no heads", {CONFIG: {"num_attention_heads": 0}}),
-        Example("nothing", {CONFIG: {"hidden_size": None}}),
         Example("more layers than bytes in memory", {CONFIG: {"num_hidden_layers": 10**12}}, also=("WGT104",)),
         Example(
             "in Mistral's own format",
@@ -234,23 +274,27 @@ class ImpossibleSize(Rule):
     )
     good = (
         Example(
-            "a model without attention heads",
-            {CONFIG: {"architectures": ["RwkvForCausalLM"], "num_attention_heads": None}},
+            "no heads, in code of the repository",
+            {
+                CONFIG: {"auto_map": {"AutoConfig": "configuration_x.X"}, "num_attention_heads": None},
+                "configuration_x.py": "class X: ...\n",
+            },
         ),
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         levels: list[Document] = [] if repository.config is None else list(repository.config.levels)
-        for level in levels if levels and "auto_map" not in levels[0] else ():
-            for key in NEVER_NULL if is_rotary(level) else ():
-                if key in level and level.raw[key] is None:
-                    yield self.finding(level.path, "is null", place=level.at(key))
         params = repository.document(PARAMS)
         for level in [*levels, *([] if params is None else [params])]:
             for key, most in SIZES.items():
                 value = level.integer(key)
                 if value is not None and not 0 < value <= most:
                     yield self.finding(level.path, f"is {printable(value, 40)}", place=level.at(key))
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.config import with_rows
+
+        return with_rows(repository, finding)
 
 
 class IndivisibleHeads(Rule):
@@ -287,6 +331,7 @@ class AssertedTrust(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (Example("an argument of the training script", {CONFIG: {"trust_remote_code": True}}),)
     good = (Example("off", {CONFIG: {"trust_remote_code": False}}),)
 
@@ -294,6 +339,11 @@ class AssertedTrust(Rule):
         for level in () if repository.config is None else repository.config.levels:
             if level.flag("trust_remote_code"):
                 yield self.finding(CONFIG, "is true", place=level.at("trust_remote_code"), hint="delete the key")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.keys import dropped
+
+        return dropped(repository, finding)
 
 
 class FrozenAttention(Rule):
@@ -306,6 +356,7 @@ class FrozenAttention(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("the setting of a training run", {CONFIG: {"_attn_implementation": "flash_attention_2"}}),
         Example(
@@ -323,6 +374,11 @@ class FrozenAttention(Rule):
                 if value is True or (isinstance(value, str) and "flash" in value):
                     message = f"is {printable(value, 40)}"
                     yield self.finding(CONFIG, message, place=level.at(key), hint="delete the key")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.keys import dropped
+
+        return dropped(repository, finding)
 
 
 RULES: Final = (
@@ -344,10 +400,6 @@ PER_LAYER: Final = ("layer_types", "mlp_layer_types", "indexer_types", "no_rope_
 # The ids in their configs are those of CLIP, beyond their own vocabulary; their code has no use for them.
 NEVER_ENDS: Final = frozenset({"siglip_text_model", "siglip2_text_model"})
 
-# transformers 5.24 refuses null for these in every family with rotary positions but two, which have stages instead.
-NEVER_NULL: Final = ("hidden_size", "num_hidden_layers")
-STAGED: Final = frozenset({"blt", "efficientloftr"})
-
 # Far above every model there is (vocabulary 1 M, hidden size 64 k, 128 layers in 2026).
 SIZES: Final = {
     "vocab_size": 2**31 - 1,
@@ -365,12 +417,6 @@ OTHER_DTYPES: Final = frozenset(
     {"half", "float", "double", "short", "int", "long", "cfloat", "cdouble", "chalf", "complex32", "complex128"}
 )
 LATER_DTYPES: Final = re.compile(r"u?int[1-7]|float[0-9]{1,2}_e[0-9]m[0-9][a-z0-9_]*")
-
-
-def is_rotary(level: Document) -> bool:
-    """Whether this describes a model with rotary positions, of a family that has one stack of layers."""
-    model_type = level.string("model_type")
-    return model_type in data("older_rope_theta")["rope_theta"] and model_type not in STAGED
 
 
 def is_torch_dtype(name: str) -> bool:

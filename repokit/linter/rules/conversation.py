@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from repokit.formats.strict_json import dumps, loads
-from repokit.linter.examples import Example
+from repokit.linter.examples import Change, Example
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.card import with_lines
 from repokit.printable import count, printable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 README: Final = "README.md"
 MOST_MARKERS: Final = 50
+BASE_MODEL: Final[dict[str, Change]] = {JINJA: None, "tokenizer_config.json": {"eos_token": "</s>"}}
 PREPENDED: Final = {"type": "Prepend", "prepend": "\u2581"}
 
 
@@ -48,6 +50,7 @@ class SplitSpecialToken(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (Example("matched behind what is put before a text", {TOKENIZER_JSON: normalized(4)}, also=("TOK214",)),)
     good = (Example("matched before the text is changed", {TOKENIZER_JSON: {"normalizer": PREPENDED}}),)
 
@@ -71,6 +74,11 @@ class SplitSpecialToken(Rule):
             hint = f'set "normalized": false for them in {TOKENIZER_JSON}'
             yield self.finding(template.path, message, place=template.place, names=split, hint=hint)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.tokenizer import unnormalized
+
+        return unnormalized(repository, finding)
+
 
 class MissingTemplate(Rule):
     """A model for conversations comes without a chat template.
@@ -85,10 +93,11 @@ class MissingTemplate(Rule):
     bad = (
         Example("the card says so", {JINJA: None, README: with_lines("tags: [conversational]\n")}),
         Example("its name says so", {JINJA: None, README: with_lines("model_name: example-7b-instruct\n")}),
+        Example("its texts end as turns do", {JINJA: None}),
     )
     good = (
-        Example("a base model", {JINJA: None}),
-        Example("a translator into Italian", {JINJA: None, README: with_lines("model_name: opus-mt-en-it\n")}),
+        Example("a base model", BASE_MODEL),
+        Example("a translator into Italian", {**BASE_MODEL, README: with_lines("model_name: opus-mt-en-it\n")}),
         Example("a template", {README: with_lines("tags: [conversational]\n")}),
         Example(
             "code that writes the prompt",
@@ -105,17 +114,34 @@ class MissingTemplate(Rule):
             return
         if repository.weights.of_adapter or any(WRITES_PROMPTS.search(path) for path in repository.files):
             return
+        hint = "copy that of the base model"
+        eos = repository.tokenizer.roles.get("eos_token")
         if reason := promise(repository):
-            yield self.finding(README, f"{reason}, and there is no chat template", hint="copy that of the base model")
+            yield self.finding(README, f"{reason}, and there is no chat template", hint=hint)
+        elif eos is not None and eos.content in TURN_ENDS and answers_texts(repository):
+            message = f"ends texts with {eos.content!r}, as turns of a chat end, and there is no chat template"
+            yield self.finding(eos.path, message, place=eos.place, hint=hint)
 
 
 RULES: Final = (SplitSpecialToken(), MissingTemplate())
 
+# What ends a turn, and nothing else, in the templates of ChatML, Llama 3, Gemma, Phi and Cohere.
+TURN_ENDS: Final = frozenset(
+    {"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end_of_turn|>", "<|END_OF_TURN_TOKEN|>", "<|eot|>"}
+)
 TAGS: Final = frozenset({"chat", "conversational", "instruct"})
 # `it` is a pronoun, and Italian, as well: only behind a size, as in Gemma's names.
 NAME: Final = re.compile(r"[-_ ](?:instruct|chat|(?<=\d[bm][-_])it)(?:[-_ ]|$)", re.IGNORECASE)
 # DeepSeek-V3.2 comes with a Python file instead, Mistral's models with the tokenizer of mistral-common.
 WRITES_PROMPTS: Final = re.compile(r"(?:encod|chat|prompt|template)\w*\.py$|^tekken\.json$|^tokenizer\.model\.v\d")
+
+
+def answers_texts(repository: Repository) -> bool:
+    """Whether it is a language model, alone or behind an encoder of images, and none that writes down speech."""
+    config = repository.config
+    architectures = () if config is None else config.architectures
+    is_alone = any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in architectures)
+    return is_alone or (config is not None and "text_config" in config)
 
 
 def promise(repository: Repository) -> str | None:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from repokit.linter.examples import Example, Tensors, edited
+from repokit.linter.examples import Example, Tensors, edited, safetensors
 from repokit.linter.examples_skeleton import weights_of
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.expected_tensors import torn
 from repokit.linter.rules.weights_against_config import (
@@ -48,6 +49,7 @@ class MissingDraftLayer(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example("dropped by a merge", {CONFIG: {"num_nextn_predict_layers": 1}}),
         Example("in the text model", {CONFIG: {"text_config": {"vocab_size": 32, "mtp_num_hidden_layers": 1}}}),
@@ -80,6 +82,11 @@ class MissingDraftLayer(Rule):
                     message += "the weights have none"
                     hint = "set it to 0, or take the layers over from the base model"
                     yield self.finding(CONFIG, message, place=level.at(key), hint=hint)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.keys import zeroed
+
+        return zeroed(repository, finding)
 
 
 class MixedExpertLayouts(Rule):
@@ -190,10 +197,59 @@ class DerivedInFloat32(Rule):
             yield self.finding(repository.weights.main or SINGLE, message, hint=hint)
 
 
+VALUE_HEAD: Final = "value_head.safetensors"
+SUMMARY: Final = "v_head.summary."
+
+
+class UnreadValueHead(Rule):
+    """The value head of a reward model lies in a file of its own, and config.json names a class without one.
+
+    TRL trained the two as one model, and its wrapper alone reads that file: whoever loads the repository as
+    config.json says gets a text generator, and no rewards.
+    """
+
+    code = "WGT150"
+    severity = Severity.ERROR
+    since = "0.2"
+    reads = Reads.HEADERS
+    bad = (
+        Example(
+            "a reward model of LLaMA-Factory",
+            {
+                VALUE_HEAD: safetensors(
+                    {f"{SUMMARY}weight": ("BF16", (1, 16)), f"{SUMMARY}bias": ("BF16", (1,))},
+                )
+            },
+        ),
+    )
+    good = (
+        Example("a value head among the weights", {SINGLE: edited(add={f"{SUMMARY}weight": ("BF16", (1, 16))})}),
+        Example(
+            "code of the repository reads it",
+            {
+                VALUE_HEAD: safetensors({f"{SUMMARY}weight": ("BF16", (1, 16))}),
+                CONFIG: {"auto_map": {"AutoModelForCausalLM": "modeling_x.XModel"}},
+                "modeling_x.py": "",
+            },
+        ),
+    )
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        config = repository.config
+        if config is None or "auto_map" in config or not repository.has(VALUE_HEAD):
+            return
+        names = [tensor.name for tensor in repository.header(VALUE_HEAD).tensors]
+        plain = [name for name in config.architectures if generates(name)]
+        if plain and names and all(name.startswith(SUMMARY) for name in names):
+            message = f"is a value head that {printable(plain[0], 60)} does not read"
+            hint = "train and save it as *ForSequenceClassification, or say in the card which program reads this file"
+            yield self.finding(VALUE_HEAD, message, names=names, place=names[0], hint=hint)
+
+
 # Qwen3.5 and 3.6 are published in one tensor, and quantized one by one; transformers reads both.
 IN_BOTH_LAYOUTS: Final = frozenset({"qwen3_5_moe_text"})
 
-RULES: Final = (MixedExpertLayouts(), MissingDraftLayer(), DerivedInFloat32(), FusedExperts())
+RULES: Final = (MixedExpertLayouts(), MissingDraftLayer(), UnreadValueHead(), DerivedInFloat32(), FusedExperts())
 
 # A stack of its own: Qwen, Nemotron-H, MiMo, MiniMax, LongCat, Inkling. Behind the last layer: DeepSeek, GLM
 # (transformers 5.24 `_keys_to_ignore_on_load_unexpected`).

@@ -10,9 +10,11 @@ from repokit import errors
 from repokit.errors import InputError, MissingInput
 from repokit.formats.signature import LFS_POINTER, identify, is_pickle
 from repokit.formats.strict_json import loads
-from repokit.linter.examples import Example
+from repokit.linter.examples import CHATML, Example
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
+from repokit.repo.onnx import data_files
 from repokit.repo.source import Kind
 from repokit.repo.training_state import in_checkpoint, is_training_state
 from repokit.repo.weights import INDEX
@@ -26,7 +28,7 @@ POINTER: Final = (
     "version https://git-lfs.github.com/spec/v1\n"
     "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
 )
-OTHER_CARD: Final = "---\nlicense: mit\nlibrary_name: openvoice\n---\n# A voice\n"
+OTHER_CARD: Final = "---\nlicense: apache-2.0\nlibrary_name: openvoice\n---\n# A voice\n"
 
 
 class MalformedFile(Rule):
@@ -39,12 +41,13 @@ class MalformedFile(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.SAFE
     bad = (
-        Example("a trailing comma in config.json", {"config.json": '{"model_type": "llama",}'}),
+        Example("a trailing comma in config.json", {"config.json": lambda text: text.rstrip(b"}\n") + b",}"}),
         Example("the end of the weights was not copied", {"model.safetensors": lambda content: content[:-100]}),
         Example("torch.save under another name", {"model.safetensors": b"PK\x03\x04" + bytes(60)}),
         Example("safetensors under the name of a pickle", {"pytorch_model.bin": b"\x40" + bytes(7) + b"{}"}),
-        Example("a template in UTF-16", {"chat_template.jinja": b"\xff\xfeh\x00i\x00"}),
+        Example("a template in UTF-16", {"chat_template.jinja": CHATML.encode("utf-16")}),
         Example("the same key twice", {"generation_config.json": '{"eos_token_id": 4, "eos_token_id": 2}'}),
         Example("a card whose front matter is never closed", {"README.md": "---\nlicense: mit\n"}),
     )
@@ -65,6 +68,11 @@ class MalformedFile(Rule):
                 )
         if unread is not None:
             raise unread
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.files import readable
+
+        return readable(repository, finding)
 
 
 class LfsPointer(Rule):
@@ -121,8 +129,16 @@ class WrongType(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("a number as text", {"config.json": {"vocab_size": "32"}}),
+        Example("nothing, for a size that is never asked for", {"config.json": {"hidden_size": None}}),
+        Example("an integer, of a family that takes a float alone", {"config.json": {"initializer_range": 1}}),
+        Example("a switch that is a number", {"config.json": {"use_cache": 1}}),
+        Example(
+            "in the config of a part",
+            {"config.json": {"model_type": "llava", "text_config": {"model_type": "llama", "vocab_size": 32.0}}},
+        ),
         Example("a name where a list is due", {"config.json": {"architectures": "LlamaForCausalLM"}}),
         Example("a shard that is a number", {INDEX: {"weight_map": {"model.norm.weight": 3}}}, "sharded", ("IDX104",)),
         Example("a rank as text", {"adapter_config.json": {"r": "4"}}, "lora"),
@@ -137,18 +153,26 @@ class WrongType(Rule):
     )
     good = (
         Example("keys of someone's own", {"config.json": {"my_setting": {"any": ["thing", 1]}}}),
+        Example("an integer where a float is, of a family that takes both", {"config.json": {"attention_dropout": 0}}),
         Example("a config of another library", {"config.json": '{"vocab_size": "a, b, c"}', "README.md": OTHER_CARD}),
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         from repokit.schema.document import problems
+        from repokit.schema.field_types import config_problems
 
         for path, model in schemas(repository):
             places: dict[str, list[str]] = {}
-            for problem in problems(model, document_in(repository, path)):
+            wrong = config_problems if path == "config.json" else problems
+            for problem in wrong(model, document_in(repository, path)):
                 places.setdefault(problem.message, []).append(problem.pointer)
             for message, pointers in places.items():
                 yield self.finding(path, message, place=pointers[0] or None, names=pointers if pointers[1:] else ())
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.files import with_types
+
+        return with_types(repository, finding)
 
 
 class InfiniteNumber(Rule):
@@ -162,6 +186,7 @@ class InfiniteNumber(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example("no upper limit", {"config.json": lambda text: text.replace(b"{", b'{"time_limit": Infinity, ', 1)}),
     )
@@ -175,6 +200,11 @@ class InfiniteNumber(Rule):
                 except errors.MalformedFile as error:
                     yield self.finding(path, error.what, place=error.place)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.files import with_finite_numbers
+
+        return with_finite_numbers(repository, finding)
+
 
 class TrainingState(Rule):
     """State of the training run lies in the repository.
@@ -187,6 +217,7 @@ class TrainingState(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.LISTING
+    fixes = Safety.UNSAFE
     bad = (
         Example("a checkpoint folder published as it lay", {"optimizer.pt": b"PK\x03\x04", "rng_state.pth": b"PK"}),
         Example("the arguments of the run", {"training_args.bin": b"PK\x03\x04"}),
@@ -200,6 +231,11 @@ class TrainingState(Rule):
             message = "is training state" if len(left) == 1 else f"and {len(left) - 1:,} more are training state"
             hint = "`repokit build` leaves it out; in a finished repository, delete it"
             yield self.finding(left[0], message, names=left, hint=hint)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.files import without_named
+
+        return without_named(repository, finding)
 
 
 RULES: Final = (MalformedFile(), LfsPointer(), BrokenLink(), WrongType(), InfiniteNumber(), TrainingState())
@@ -309,6 +345,8 @@ def parse(repository: Repository, path: str) -> None:
         repository.document(path)
     elif path.endswith(".json"):
         repository.json(path)
+    elif path.endswith(".onnx"):
+        data_files(repository, path)
     elif PICKLED.search(path) and not is_pickle(head := repository.head(path)):
         guess = identify(head) or ("empty" if not head else "nothing that torch.save writes")
         raise errors.MalformedFile(f"is {guess}", path=path)

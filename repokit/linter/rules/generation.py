@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from repokit.linter.examples import Change, Example
 from repokit.linter.examples_skeleton import weights_of
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import printable, some
 from repokit.repo.config import CONFIG
@@ -30,6 +31,7 @@ class RefusedGenerationConfig(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("a word that is not known", {GENERATION: {"early_stopping": "maybe"}}),
         Example("no tokens", {GENERATION: {"max_new_tokens": 0}}),
@@ -41,6 +43,9 @@ class RefusedGenerationConfig(Rule):
         Example("a compiled object", {GENERATION: {"compile_config": {"mode": "default"}}}),
         Example("a weight outside of (0, 1)", {GENERATION: {"assistant_ensemble_weight": 1.0}}),
         Example("a watermark of all tokens", {GENERATION: {"watermarking_config": {"greenlist_ratio": 1.5}}}),
+        Example("a watermark without a width", {GENERATION: {"watermarking_config": {"context_width": None}}}),
+        Example("a word that no watermark has", {GENERATION: {"watermarking_config": {"ratio": 0.5}}}),
+        Example("a key that takes the place of a method", {GENERATION: {"validate": True}}),
     )
     good = (
         Example("beam search", {GENERATION: {"num_beams": 4, "early_stopping": "never", "num_return_sequences": 4}}),
@@ -54,17 +59,24 @@ class RefusedGenerationConfig(Rule):
                 for key, message in problems:
                     yield self.finding(GENERATION, message, place=config.at(key))
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.token_ids import without_arguments
+
+        return without_arguments(repository, finding)
+
 
 class UnsavableGenerationConfig(Rule):
     """transformers cannot save generation_config.json again.
 
-    It loads with a warning; `save_pretrained`, and with it every fine-tuning run, stops with an error at the end.
+    It loads with a warning; `save_pretrained` stops with an error, in transformers 5.24 as soon as another value of it
+    was changed, as trainers change the ids of special tokens: at the end of a fine-tuning run.
     """
 
     code = "GEN201"
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example("a temperature without sampling", {GENERATION: {"temperature": 0.9, "top_p": 0.6}}),
         Example("sampling switched off", {GENERATION: {"do_sample": False, "temperature": 1e-06}}),
@@ -86,6 +98,11 @@ class UnsavableGenerationConfig(Rule):
             if keys:
                 shown = ", ".join(f"{key} = {printable(config.raw[key], 40)}" for key in keys)
                 yield self.finding(GENERATION, f"has {shown}, {reason}", place=config.at(keys[0]), names=keys)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.token_ids import savable
+
+        return savable(repository, finding)
 
 
 # Keys that hold an id of the text model's vocabulary.
@@ -110,6 +127,7 @@ class GenerationTokenOutOfRange(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.SAFE
     bad = (
         Example("a padding id beside the last row", {GENERATION: {"pad_token_id": 32}}, also=("TOK212",)),
         Example("one of the end ids of another tokenizer", {GENERATION: {"eos_token_id": [4, 128009]}}),
@@ -129,6 +147,11 @@ class GenerationTokenOutOfRange(Rule):
                 message = f"is {printable(wrong[0])}; the vocabulary has {rows:,} rows"
                 yield self.finding(GENERATION, message, place=config.at(key), names=tuple(map(str, wrong)))
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.token_ids import within_rows
+
+        return within_rows(repository, finding)
+
 
 SPOKEN: Final = {
     "architectures": ["WhisperForConditionalGeneration"],
@@ -147,7 +170,10 @@ SPOKEN: Final = {
 WHISPER: Final[dict[str, Change]] = {
     CONFIG: SPOKEN,
     "model.safetensors": weights_of(SPOKEN),
-    "preprocessor_config.json": '{"feature_extractor_type": "WhisperFeatureExtractor"}',
+    "preprocessor_config.json": (
+        '{"feature_extractor_type": "WhisperFeatureExtractor", "feature_size": 8,'
+        ' "chunk_length": 30, "nb_max_frames": 32}'
+    ),
     "chat_template.jinja": None,
 }
 SPEECH: Final = {
@@ -200,6 +226,7 @@ class EndOnlyInConfig(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (Example("ids of the base model", {GENERATION: {EOS: 2}}),)
     good = (
         Example("one id in config.json, two in generation_config.json", {CONFIG: {EOS: 2}}),
@@ -216,6 +243,11 @@ class EndOnlyInConfig(Rule):
         if number is not None and number not in ids and number in {*config.integers(EOS), *config.text.integers(EOS)}:
             message = f"does not list {number}, the tokenizer's {printable(eos.content, 40)!r}, which {CONFIG} does"
             yield self.finding(GENERATION, message, place=generation.at(EOS), hint=f"add {number}")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.token_ids import ending_at_eos
+
+        return ending_at_eos(repository, finding)
 
 
 RULES: Final = (
@@ -236,6 +268,19 @@ def in_range(number: int, lowest: int | None, rows: int) -> bool:
 CACHES: Final = (
     *("static", "offloaded_static", "sliding_window", "hybrid", "hybrid_chunked", "offloaded_hybrid"),
     *("offloaded_hybrid_chunked", "dynamic", "offloaded", "quantized", "paged"),
+)
+# Arguments of WatermarkingConfig, with the defaults of those that it checks.
+WATERMARK: Final = {
+    "greenlist_ratio": 0.25,
+    "seeding_scheme": "lefthash",
+    "context_width": 1,
+    "bias": None,
+    "hashing_key": None,
+}
+# Attributes of GenerationConfig without which loading or saving it stops (5.24; each was tried).
+OF_THE_CLASS: Final = (
+    *("__class__", "__dict__", "__weakref__", "update", "validate", "save_pretrained"),
+    *("dict_dtype_to_str", "to_dict", "to_diff_dict", "to_json_file", "to_json_string"),
 )
 OF_GENERATE: Final = (
     *("logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn", "synced_gpus", "assistant_model"),
@@ -261,13 +306,17 @@ def wrong_values(config: Document) -> Iterator[tuple[str, str]]:
 
 
 def wrong_watermark(config: Document) -> Iterator[tuple[str, str]]:
-    """Values of the watermark that `WatermarkingConfig.validate` refuses."""
-    if (ratio := config.number("greenlist_ratio")) is not None and not 0 <= ratio <= 1:
-        yield "greenlist_ratio", f"{printable(ratio)}; it must lie between 0 and 1"
-    if (scheme := config.string("seeding_scheme")) not in {None, "lefthash", "selfhash"}:
-        yield "seeding_scheme", f"{printable(scheme)!r}; it must be lefthash or selfhash"
-    if (width := config.number("context_width")) is not None and width < 1:
-        yield "context_width", f"{printable(width)}; it must be at least 1"
+    """Values of the watermark that `WatermarkingConfig` refuses, and keys that it does not have."""
+    for key in config.raw:
+        if key not in WATERMARK:
+            yield "unknown key", repr(printable(key, 40))
+    ratio, scheme, width = (config.raw.get(key, usual) for key, usual in list(WATERMARK.items())[:3])
+    if not isinstance(ratio, bool | int | float) or not 0 <= ratio <= 1:
+        yield "greenlist_ratio", f"{printable(ratio, 40)}; it must lie between 0 and 1"
+    if scheme not in ("lefthash", "selfhash"):
+        yield "seeding_scheme", f"{printable(scheme, 40)!r}; it must be lefthash or selfhash"
+    if not isinstance(width, bool | int | float) or width < 1:
+        yield "context_width", f"{printable(width, 40)}; it must be at least 1"
 
 
 def wrong_combinations(config: Document) -> Iterator[tuple[str, str]]:
@@ -290,6 +339,9 @@ def wrong_keys(config: Document) -> Iterator[tuple[str, str]]:
         for key in OF_GENERATE:
             if key in config:
                 yield key, "is an argument of generate(), not a setting"
+        for key in OF_THE_CLASS:
+            if key in config:
+                yield key, "takes the place of what transformers' own class calls by this name"
 
 
 # What has no effect without sampling, with the value that stands for "not set".

@@ -123,13 +123,15 @@ TYPES: Final = {
 }
 ID_KEY: Final = re.compile(r"tokenizer\.ggml\.[a-z_]+_token_id")
 SIZES: Final = ("block_count", "context_length", "embedding_length")
+BY_LAYER: Final = ("feed_forward_length", "attention.head_count", "attention.head_count_kv")  # one, or one a layer
 
 
 def known_types(file: GgufFile) -> dict[str, tuple[str, ...]]:
     """The types that llama.cpp asks for, by key, for the keys that a file has."""
     ids = {key: ("u32",) for key in file.header.metadata if ID_KEY.fullmatch(key)}
     sizes = {f"{file.architecture}.{name}": ("u32",) for name in SIZES}
-    return {**TYPES, **ids, **sizes}
+    layers = {f"{file.architecture}.{name}": ("u32", "array of u32", "array of i32") for name in BY_LAYER}
+    return {**TYPES, **ids, **sizes, **layers}
 
 
 def type_of(file: GgufFile, key: str) -> str:

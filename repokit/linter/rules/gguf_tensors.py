@@ -93,7 +93,11 @@ class MissizedEmbedding(Rule):
     )
     good = (
         Example("one row for each token", base="gguf"),
-        Example("weights without a vocabulary", {MODEL: gguf_edited({"tokenizer.ggml.tokens": None})}, "gguf"),
+        Example(
+            "weights without a vocabulary",
+            {MODEL: gguf_edited({"tokenizer.ggml.model": "none", "tokenizer.ggml.tokens": None})},
+            "gguf",
+        ),
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:

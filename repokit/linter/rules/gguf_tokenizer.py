@@ -249,7 +249,7 @@ class UnusableGgufTemplate(Rule):
     )
     good = (
         Example("a comment in it", {MODEL: gguf_edited({TEMPLATE: CHAT + "{# one #}"})}, "gguf"),
-        Example("no template", {MODEL: gguf_edited({TEMPLATE: None})}, "gguf"),
+        Example("no template", {MODEL: gguf_edited({TEMPLATE: None, EOS: 2})}, "gguf"),
         Example("a variable that llama.cpp passes", {MODEL: gguf_edited({TEMPLATE: "{{ functions + 'x' }}"})}, "gguf"),
     )
 

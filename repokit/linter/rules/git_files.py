@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.linter.examples import Example
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.names import is_ignored
 from repokit.printable import count, printable
@@ -30,6 +31,7 @@ class UnknownFilter(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (Example("a filter for everything", {ATTRIBUTES: "* filter=unpack\n" + TRACKED}),)
     good = (
         Example("Git LFS", {ATTRIBUTES: TRACKED}),
@@ -43,6 +45,11 @@ class UnknownFilter(Rule):
                     message = f"names the filter {printable(found[1], 40)!r}"
                     yield self.finding(ATTRIBUTES, message, place=f"line {number}", hint="delete the line")
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.files import without_filter
+
+        return without_filter(repository, finding)
+
 
 class UntrackedWeights(Rule):
     """.gitattributes does not give the weights to Git LFS.
@@ -54,6 +61,7 @@ class UntrackedWeights(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("rules for another format", {ATTRIBUTES: "*.bin filter=lfs diff=lfs merge=lfs -text\n"}),
         Example("taken back", {ATTRIBUTES: TRACKED + "model.safetensors -filter\n"}),
@@ -71,6 +79,11 @@ class UntrackedWeights(Rule):
         if untracked := [path for path in weights if not is_ignored(path, patterns)]:
             message = f"does not track {count(len(untracked), 'weight file')}"
             yield self.finding(ATTRIBUTES, message, names=untracked, hint="git lfs track '*.safetensors'")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.files import with_tracking
+
+        return with_tracking(repository, finding)
 
 
 class GitSubmodule(Rule):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from repokit.formats.tensors import FLOATS
 from repokit.linter.examples import DELETE, Example, edited, safetensors, shard, sharded, single, tensors_of
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety, SetJson
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable, size
 from repokit.repo.weights import INDEX, SINGLE
@@ -36,6 +37,7 @@ class MissingShard(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("the second shard was not uploaded", {shard(2): None}, "sharded"),
         Example("an index that lists one more shard", {INDEX: {"weight_map": {NORM: shard(4, 4)}}}, "sharded"),
@@ -47,6 +49,11 @@ class MissingShard(Rule):
             if missing := [path for path in index.shards if not repository.has(path)]:
                 message = f"names {count(len(missing), 'shard')} that the repository does not have"
                 yield self.finding(index.path, message, names=missing, place="/weight_map")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.index import over_found_shards
+
+        return over_found_shards(repository, finding)
 
 
 class ShardOutsideRepository(Rule):
@@ -60,6 +67,7 @@ class ShardOutsideRepository(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("a path that climbs out", {INDEX: {"weight_map": {NORM: "../../other.safetensors"}}}, "sharded"),
         Example("an absolute path", {INDEX: {"weight_map": {NORM: "/root/x.safetensors"}}}, "sharded"),
@@ -76,6 +84,11 @@ class ShardOutsideRepository(Rule):
                 message = "names shards that are not plain paths to .safetensors files"
                 yield self.finding(index.path, message, names=index.refused, place="/weight_map", hint=SAVE_AGAIN)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.index import over_found_shards
+
+        return over_found_shards(repository, finding)
+
 
 class MisplacedTensor(Rule):
     """The index places a tensor in a shard that does not hold it.
@@ -88,6 +101,7 @@ class MisplacedTensor(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.SAFE
     bad = (
         Example("a tensor that no shard holds", {INDEX: {"weight_map": {"mtp.fc.weight": shard(2)}}}, "sharded"),
         Example("a tensor of another shard", {INDEX: {"weight_map": {NORM: shard(1)}}}, "sharded"),
@@ -103,6 +117,11 @@ class MisplacedTensor(Rule):
                 message = f"does not hold {count(len(names), 'tensor')} that {index.path} places in it; {where}"
                 yield self.finding(path, message, names=names, place=names[0], hint=SAVE_AGAIN)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.index import with_tensors_where_they_are
+
+        return with_tensors_where_they_are(repository, finding)
+
 
 class UnlistedTensor(Rule):
     """A shard holds a tensor that the index does not list.
@@ -115,6 +134,7 @@ class UnlistedTensor(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.SAFE
     bad = (Example("a line of the index was lost", {INDEX: {"weight_map": {NORM: DELETE}}}, "sharded"),)
     good = (Example("a complete index", base="sharded"),)
 
@@ -123,6 +143,11 @@ class UnlistedTensor(Rule):
             for path, names in repository.weights.placement(index).unlisted.items():
                 message = f"holds {count(len(names), 'tensor')} that {index.path} does not list"
                 yield self.finding(path, message, names=names, place=names[0], hint=SAVE_AGAIN)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.index import with_tensors_where_they_are
+
+        return with_tensors_where_they_are(repository, finding)
 
 
 class RepeatedTensor(Rule):
@@ -136,6 +161,7 @@ class RepeatedTensor(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "a shard of an earlier run keeps the old head",
@@ -152,6 +178,11 @@ class RepeatedTensor(Rule):
                     message = f"holds {count(len(contested), 'tensor')} that another shard holds too"
                     yield self.finding(path, message, names=contested, place=contested[0])
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.index import without_copies
+
+        return without_copies(repository, finding)
+
 
 OVERLAY: Final = "model-overlay-00001.safetensors"
 
@@ -166,6 +197,7 @@ class SupersededTensor(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "new queries in a file of their own",
@@ -182,6 +214,11 @@ class SupersededTensor(Rule):
                     message = f"holds {count(len(old), 'tensor')} that {index.path} takes from an overlay"
                     yield self.finding(path, message, names=old, place=old[0], hint=SAVE_AGAIN)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.index import without_copies
+
+        return without_copies(repository, finding)
+
 
 class SingleFileBesideIndex(Rule):
     """model.safetensors lies beside an index of shards.
@@ -194,6 +231,7 @@ class SingleFileBesideIndex(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (Example("the file of an earlier save", {SINGLE: single()[SINGLE]}, "sharded"),)
     good = (
         Example("only shards", base="sharded"),
@@ -210,6 +248,11 @@ class SingleFileBesideIndex(Rule):
                 message = f"is loaded instead of the {count(len(index.shards), 'shard')} of {index.path}"
                 yield self.finding(alone, message, hint="delete the one that is old")
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.index import without_single_file
+
+        return without_single_file(repository, finding)
+
 
 class SecondWeightSet(Rule):
     """A weight file that the index does not name holds tensors of the same names.
@@ -221,6 +264,7 @@ class SecondWeightSet(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "two shards of an earlier split",
@@ -254,6 +298,11 @@ class SecondWeightSet(Rule):
                 if same := [tensor.name for tensor in repository.header(path).tensors if tensor.name in known]:
                     message = f"is not in {index.path} and holds {count(len(same), 'tensor')} of the same names"
                     yield self.finding(path, message, names=same, hint="delete the set that is old")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.index import without_second_set
+
+        return without_second_set(repository, finding)
 
 
 class UnnamedWeightFile(Rule):
@@ -293,6 +342,7 @@ class IndexWithoutMetadata(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (Example("only the map was written", {INDEX: {"metadata": DELETE}}, "sharded"),)
     good = (Example("an empty object", {INDEX: {"metadata": {"total_size": DELETE}}}, "sharded"),)
 
@@ -300,6 +350,11 @@ class IndexWithoutMetadata(Rule):
         for index in repository.weights.indexes:
             if index.document.raw.get("metadata") is None:
                 yield self.finding(index.path, "has no metadata object", hint='add `"metadata": {}`')
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.index import with_metadata
+
+        return with_metadata(repository, finding)
 
 
 class WrongTotalSize(Rule):
@@ -312,6 +367,7 @@ class WrongTotalSize(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.SAFE
     bad = (Example("tensors were removed afterwards", {INDEX: {"metadata": {"total_size": 12_000}}}, "sharded"),)
     good = (
         Example("a float, as older writers spell it", {INDEX: {"metadata": {"total_size": 9888.0}}}, "sharded"),
@@ -328,6 +384,13 @@ class WrongTotalSize(Rule):
                 message = f"says {printable(said)} bytes; its shards hold {found:,} ({size(found)})"
                 yield self.finding(index.path, message, place="/metadata/total_size", hint=REBUILD)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        index = repository.weights.index_at(finding.path)
+        if index is None or not complete(repository, index):
+            return None
+        found = sum(repository.files[path].size - repository.header(path).data_start for path in index.shards)
+        return Fix(f"set `total_size` to {found}", (SetJson(finding.path, "/metadata/total_size", found),))
+
 
 class WrongTotalParameters(Rule):
     """`total_parameters` in the index is not the number of parameters.
@@ -339,6 +402,7 @@ class WrongTotalParameters(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.SAFE
     bad = (
         Example("counted on one rank of many", {INDEX: {"metadata": {"total_parameters": 7}}}, "sharded"),
         Example("counted before the head was added", {INDEX: {"metadata": {"total_parameters": 4432}}}, "sharded"),
@@ -357,6 +421,11 @@ class WrongTotalParameters(Rule):
         if not least <= said <= most:
             message = f"says {printable(said)} parameters; its shards hold {most:,}"
             yield self.finding(index.path, message, place="/metadata/total_parameters", hint=REBUILD)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.index import with_total_parameters
+
+        return with_total_parameters(repository, finding)
 
 
 RULES: Final = (

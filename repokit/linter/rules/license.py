@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from repokit.formats.paths import unsafe
 from repokit.linter.examples import Example
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.card import with_lines
 from repokit.printable import printable
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from repokit.repo.repository import Repository
 
 LICENSE: Final = "LICENSE"
+
+GPL: Final = "GNU GENERAL PUBLIC LICENSE\nVersion 2, June 1991\n"
 
 # LICENSE, LICENSE.md, LICENCE.txt, LICENSE-MODEL, COPYING, MODEL_LICENSE, USE_POLICY.md is none.
 LICENSE_FILE: Final = re.compile(r"(?:[\w.-]*[_-])?(?:licen[cs]es?|copying|unlicense)(?:[._-][\w.-]*)?", re.IGNORECASE)
@@ -58,12 +61,16 @@ class UnknownLicense(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
-        Example("an SPDX id", {README: with_lines("license: gpl-2.0-or-later\n", drop="license")}),
+        Example("an SPDX id", {README: with_lines("license: gpl-2.0-or-later\n", drop="license"), LICENSE: GPL}),
         Example("a name", {README: with_lines("license: Apache 2.0\n", drop="license")}),
     )
     good = (
-        Example("an id of the Hub", {README: with_lines("license: cc-by-nc-4.0\n", drop="license")}),
+        Example(
+            "an id of the Hub",
+            {README: with_lines("license: cc-by-nc-4.0\n", drop="license"), LICENSE: "Attribution-NonCommercial\n"},
+        ),
         Example(
             "a license of one's own",
             {README: with_lines("license: other\nlicense_name: ours\nlicense_link: LICENSE\n", drop="license")},
@@ -74,11 +81,38 @@ class UnknownLicense(Rule):
         card = repository.card
         known = data("licenses")
         for value in card.values("license") if card is not None else ():
-            if isinstance(value.value, str) and value.value not in known["ids"]:
+            if isinstance(value.value, str) and not is_known_or_newer(value.value, known["ids"]):
                 message = (
                     f"{value.key}: {printable(value.value, 60)!r} is not among the ids of the Hub ({known['date']})"
                 )
                 yield self.finding(README, message, place=value.place, hint=_accepted(value.value, known["ids"]))
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.card import with_license_id
+
+        return with_license_id(repository, finding)
+
+
+class NewerLicense(Rule):
+    """license is a version that this version of repokit does not know, of a license that it does.
+
+    The Hub may have added it since; if not, it refuses the commit, after everything was uploaded.
+    """
+
+    code = "LIC351"
+    severity = Severity.NOTE
+    since = "0.2"
+    reads = Reads.TEXT
+    bad = (Example("a Llama of tomorrow", {README: with_lines("license: llama5\n", drop="license")}),)
+    good = (Example("a version that is known"),)
+
+    def check(self, repository: Repository) -> Iterator[Finding]:
+        card, known = repository.card, data("licenses")
+        for value in card.values("license") if card is not None else ():
+            if isinstance(value.value, str) and is_newer(value.value, known["ids"]):
+                said = f"{value.key}: {printable(value.value, 60)!r}"
+                message = f"{said} is not among the ids of the Hub ({known['date']})"
+                yield self.finding(README, message, place=value.place)
 
 
 class MissingLicense(Rule):
@@ -91,6 +125,7 @@ class MissingLicense(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (Example("a LICENSE file is not enough", {README: with_lines(drop="license")}),)
     good = (Example("a license"),)
 
@@ -99,6 +134,11 @@ class MissingLicense(Rule):
         if card is not None and card.has_metadata and card.raw.get("license") is None:
             hint = "license: the id that fits the LICENSE file, the base model and the data; repokit does not guess it"
             yield self.finding(README, "names no license", place=card.place("license"), hint=hint)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.card import with_license_of_text
+
+        return with_license_of_text(repository, finding)
 
 
 class UnnamedLicense(Rule):
@@ -111,6 +151,7 @@ class UnnamedLicense(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("only other", {README: with_lines("license: other\n", drop="license")}),
         Example("no link", {README: with_lines("license: other\nlicense_name: ours\n", drop="license")}),
@@ -130,6 +171,11 @@ class UnnamedLicense(Rule):
             message = f"has license: other without {' and '.join(lacking)}"
             yield self.finding(README, message, place=card.place("license"))
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.card import with_license_link
+
+        return with_license_link(repository, finding)
+
 
 class BrokenLicenseLink(Rule):
     """license_link leads to a file that is not in the repository.
@@ -141,6 +187,7 @@ class BrokenLicenseLink(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example(
             "a file that was not published",
@@ -168,6 +215,11 @@ class BrokenLicenseLink(Rule):
             message = f"has the license_link {printable(link, 80)!r}, which is no file of the repository"
             yield self.finding(README, message, place=card.place("license_link"))
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.card import with_right_license_link
+
+        return with_right_license_link(repository, finding)
+
 
 class SeveralLicenses(Rule):
     """The card names several licenses.
@@ -180,7 +232,7 @@ class SeveralLicenses(Rule):
     since = "0.1"
     reads = Reads.TEXT
     bad = (Example("a list", {README: with_lines("license: [mit, apache-2.0]\n", drop="license")}),)
-    good = (Example("a list of one", {README: with_lines("license: [mit]\n", drop="license")}),)
+    good = (Example("a list of one", {README: with_lines("license: [apache-2.0]\n", drop="license")}),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         card = repository.card
@@ -219,6 +271,27 @@ class MissingLicenseFile(Rule):
 # Waivers, licenses whose condition is a link to them, and what names no license.
 WITHOUT_TEXT: Final = re.compile(r"cc(?:0|-by|$)|wtfpl|unlicense|pddl|unknown|other")
 
+_VERSION: Final = re.compile(r"\d+(?:\.\d+)*")
+
+
+def is_known_or_newer(word: str, known: list[str]) -> bool:
+    """Whether the Hub takes an id, or may take it one day."""
+    return word in known or is_newer(word, known)
+
+
+def is_newer(word: str, known: list[str]) -> bool:
+    """Whether an id is a later version of a known one: `llama5`, `gemma2`, `cc-by-5.0`; an or-later is none."""
+    if word in known or word in SPELLINGS or not (said := _versions(word)):
+        return False
+    family = _VERSION.sub("#", word)
+    siblings = [_versions(name) for name in known if _VERSION.sub("#", name) == family]
+    return said > max(siblings) if siblings else family.endswith("#") and family[:-1].rstrip("-") in known
+
+
+def _versions(word: str) -> list[tuple[int, ...]]:
+    return [tuple(int(part[:9]) for part in found.split(".")) for found in _VERSION.findall(word)]
+
+
 RULES: Final = (
     UnknownLicense(),
     MissingLicense(),
@@ -226,6 +299,7 @@ RULES: Final = (
     BrokenLicenseLink(),
     SeveralLicenses(),
     MissingLicenseFile(),
+    NewerLicense(),
 )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.linter.examples import Example, safetensors
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable
 from repokit.repo.source import Kind
@@ -128,6 +129,7 @@ class UnwantedFile(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.LISTING
+    fixes = Safety.SAFE
     bad = (
         Example("settings of a shell", {".env": "A=1"}),
         Example("a private key", {"keys/id_ed25519": "x"}),
@@ -146,6 +148,11 @@ class UnwantedFile(Rule):
                 if pattern.search(name):
                     yield self.finding(path, f"is {what}", hint="delete it")
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.files import without_junk
+
+        return without_junk(repository, finding)
+
 
 class SystemFile(Rule):
     """A file is what an operating system left behind.
@@ -157,12 +164,18 @@ class SystemFile(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.LISTING
+    fixes = Safety.SAFE
     bad = (Example("a folder that the Finder looked at", {".DS_Store": b"\0\0\0\1Bud1"}),)
     good = (Example("files of the model"),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         if left := [path for path in repository.files if SYSTEM.search(path)]:
             yield self.finding(left[0], "is what a system left behind", names=left, hint="delete it")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.files import without_system_files
+
+        return without_system_files(repository, finding)
 
 
 SYSTEM: Final = re.compile(r"(?:^|/)(?:\.DS_Store|Thumbs\.db|core\.\d+)$")
@@ -187,6 +200,7 @@ class IgnoredFile(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example("weights kept out of a code repository", {".gitignore": "*.safetensors\n"}),
         Example("a folder", {".gitignore": "# runs\n/extra/\n", "extra/notes.txt": "x"}),
@@ -203,6 +217,11 @@ class IgnoredFile(Rule):
         if ignored := [path for path in repository.files if is_ignored(path, patterns)]:
             message = f"leaves out {count(len(ignored), 'file')} of the repository"
             yield self.finding(".gitignore", message, names=ignored, hint="delete .gitignore")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.files import without_ignoring
+
+        return without_ignoring(repository, finding)
 
 
 RULES: Final = (

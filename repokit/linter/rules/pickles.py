@@ -10,6 +10,7 @@ from repokit.formats.pickle_globals import Grade
 from repokit.linter.examples import Example, safetensors, single, tensors_of
 from repokit.linter.examples_torch import called, torch_file
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, some
 from repokit.repo.pickles import left_by_training
@@ -44,6 +45,7 @@ class PickledCopy(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example("both formats", {BIN: TORCH}),
         Example(
@@ -61,6 +63,11 @@ class PickledCopy(Rule):
             message = f"and {len(pickled) - 1:,} more are" if len(pickled) > 1 else "is"
             hint = "delete what is a copy of the safetensors files"
             yield self.finding(pickled[0], f"{message} pickled weights beside safetensors", names=pickled, hint=hint)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.files import without_pickled_copies
+
+        return without_pickled_copies(repository, finding)
 
 
 class DifferingPickledCopy(Rule):
@@ -257,9 +264,7 @@ def _differing(files: list[TorchFile], ours: dict[str, TensorInfo]) -> Iterator[
     Neither is another model for a cast, for the prefix of a class with a head, or for heads and buffers that the class
     of the other does not have.
     """
-    theirs = {name: tensor for file in files for name, tensor in file.tensors.items()}
-    prefix, cut = _prefix(theirs, ours), _prefix(ours, theirs)
-    theirs = {(cut + name).removeprefix(prefix): tensor for name, tensor in theirs.items()}
+    theirs = same_names({name: tensor for file in files for name, tensor in file.tensors.items()}, ours)
     for name, tensor in ours.items():
         if name in theirs:
             if tensor.shape != theirs[name].shape:
@@ -267,6 +272,12 @@ def _differing(files: list[TorchFile], ours: dict[str, TensorInfo]) -> Iterator[
         elif _is_of_block(name, tensor):
             yield name
     yield from (name for name, tensor in theirs.items() if name not in ours and _is_of_block(name, tensor))
+
+
+def same_names(theirs: dict[str, StoredTensor], ours: Mapping[str, object]) -> dict[str, StoredTensor]:
+    """Tensors by the names that they have in the other format, where one of the two has the prefix of a class."""
+    prefix, cut = _prefix(theirs, ours), _prefix(ours, theirs)
+    return {(cut + name).removeprefix(prefix): tensor for name, tensor in theirs.items()}
 
 
 def _prefix(longer: Mapping[str, object], shorter: Mapping[str, object]) -> str:

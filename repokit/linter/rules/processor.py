@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from repokit.linter.examples import CARD, Change, Example, safetensors
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.token_ids import with_added, with_rows
 from repokit.printable import count, printable
@@ -110,6 +111,7 @@ class UnknownProcessorClass(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("a misspelt class", vit({**IMAGE_PROCESSOR, "image_processor_type": "VitImageProcessor"})),
         Example("a class of the training code", vit({**IMAGE_PROCESSOR, "processor_class": "MyProcessor"})),
@@ -120,7 +122,9 @@ class UnknownProcessorClass(Rule):
             "a class of another library",
             {
                 **vit({**IMAGE_PROCESSOR, "processor_class": "ColProcessor"}),
-                "README.md": CARD.replace("library_name: transformers", "library_name: colpali"),
+                "README.md": CARD.replace("library_name: transformers", "library_name: colpali").replace(
+                    "text-generation", "image-classification"
+                ),
             },
         ),
         Example(
@@ -141,6 +145,11 @@ class UnknownProcessorClass(Rule):
                     message = f"names the class {printable(name, 60)!r}, which {table['source']} does not have"
                     hint = f"did you mean {near[0]}?" if near else None
                     yield self.finding(document.path, message, place=document.at(key), hint=hint)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.tokenizer import processor_class
+
+        return processor_class(repository, finding)
 
 
 class UntypedProcessor(Rule):
@@ -197,6 +206,7 @@ class MismatchedMediaToken(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example(
             "the id of another token",
@@ -226,6 +236,11 @@ class MismatchedMediaToken(Rule):
                 if number is not None and said is not None and said != number:
                     message = f"has {key} {said}; the tokenizer's {printable(token, 40)!r} is {number}"
                     yield self.finding(config.path, message, place=config.at(key))
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.token_ids import media_token
+
+        return media_token(repository, finding)
 
 
 class StaleProcessor(Rule):
@@ -268,19 +283,43 @@ class MismatchedProcessor(Rule):
             "another grid than in training",
             vit({**IMAGE_PROCESSOR, "image_grid_pinpoints": [[8, 8]]}, image_grid_pinpoints=[[8, 16]]),
         ),
+        Example(
+            "another number of tokens for an image",
+            {
+                "config.json": {"mm_tokens_per_image": 64, "vision_config": {"patch_size": 4}},
+                "processor_config.json": {"image_seq_length": 256, "processor_class": "Gemma3Processor"},
+                PREPROCESSOR: IMAGE_PROCESSOR,
+            },
+        ),
+        Example(
+            "patches of another size",
+            {
+                "config.json": {"vision_config": {"patch_size": 14}},
+                "processor_config.json": {"patch_size": 16, "processor_class": "LlavaProcessor"},
+                PREPROCESSOR: IMAGE_PROCESSOR,
+            },
+        ),
     )
     good = (
         Example(
             "the same grid", vit({**IMAGE_PROCESSOR, "image_grid_pinpoints": [[8, 8]]}, image_grid_pinpoints=[[8, 8]])
         ),
+        Example(
+            "the side of four patches",
+            {
+                "config.json": {"vision_config": {"patch_size": 14}},
+                "processor_config.json": {"patch_size": 28, "processor_class": "AyaVisionProcessor"},
+                PREPROCESSOR: IMAGE_PROCESSOR,
+            },
+        ),
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         for difference in Processors(repository).mismatched:
-            message = (
-                f"has {printable(difference.value, 60)}, {difference.other} has {printable(difference.other_value, 60)}"
-            )
-            yield self.finding(difference.path, message, place=difference.place)
+            field, value = difference.field, printable(difference.value, 60)
+            said = f"has {value}" if difference.place.endswith(f"/{field}") else f"has no {field}, which means {value}"
+            message = f"{said}; {difference.other} has {printable(difference.other_value, 60)}"
+            yield self.finding(difference.path, message, place=difference.place or None)
 
 
 RULES: Final = (
@@ -341,7 +380,7 @@ def _of_another_library(repository: Repository) -> bool:
 
 def _untyped(repository: Repository) -> Iterator[Document]:
     for document in Processors(repository).single:
-        named = any(key in document for key in (*CLASS_KEYS, "auto_map"))
+        named = any(document.raw.get(key) is not None for key in (*CLASS_KEYS, "auto_map"))
         if document.raw and not named and set(document.raw) != {"processor_class"}:
             yield document
 

@@ -10,6 +10,7 @@ from repokit.formats.tensors import FLOATS
 from repokit.linter.examples import DELETE, Example, edited
 from repokit.linter.examples_quantized import FP8
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable, some
 from repokit.repo.config import CONFIG
@@ -113,6 +114,7 @@ class StaleQuantizationConfig(Rule):
     severity = Severity.ERROR
     since = "0.2"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "merged into 16 bits by a QLoRA run",
@@ -158,6 +160,11 @@ class StaleQuantizationConfig(Rule):
             method = printable(document.string("quant_method") or "bitsandbytes", 60)
             message = f"declares {method} weights, and none is quantized"
             yield self.finding(CONFIG, message, place=document.pointer, hint=f"remove {KEY}, or pack the weights")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.keys import dropped
+
+        return dropped(repository, finding)
 
 
 class IncompleteModule(Rule):
@@ -216,6 +223,7 @@ class ContradictedSkipList(Rule):
     severity = Severity.ERROR
     since = "0.2"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example("listed, and packed", {CONFIG: {KEY: {"ignore": ["lm_head", UP]}}}, "float-quantized"),
         Example(
@@ -280,6 +288,11 @@ class ContradictedSkipList(Rule):
             hint = f"add them to {skipped.key}, or quantize them"
             yield self.finding(CONFIG, message, place=place, names=plain, hint=hint)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.quantization import with_skip_list
+
+        return with_skip_list(repository, finding)
+
 
 class UnlistedDraftModules(Rule):
     """Some modules that draft tokens are listed as not quantized, others that are stored plain are not.
@@ -291,6 +304,7 @@ class UnlistedDraftModules(Rule):
     severity = Severity.WARNING
     since = "0.2"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "one of two",
@@ -328,6 +342,11 @@ class UnlistedDraftModules(Rule):
             message = f"does not list {which} tokens, and lists others"
             place = facet.declared.config.at(skipped.key)
             yield self.finding(CONFIG, message, place=place, names=unlisted, hint="list every one of them")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.quantization import with_drafts
+
+        return with_drafts(repository, finding)
 
 
 RULES: Final = (

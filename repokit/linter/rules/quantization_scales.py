@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from repokit.linter.examples import Example, edited
 from repokit.linter.examples_quantized import everywhere
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.quantization import KEY, QUERY
 from repokit.printable import count
@@ -33,6 +34,7 @@ class ScaleMismatch(Rule):
     severity = Severity.ERROR
     since = "0.2"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "zero points of a symmetric scheme",
@@ -89,6 +91,11 @@ class ScaleMismatch(Rule):
             names = [name for module in facet.stored for name in module.names]
             yield self.finding(CONFIG, message, names=names, place=facet.declared.config.pointer)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.quantization import with_scale_names
+
+        return with_scale_names(repository, finding)
+
 
 class GroupSizeMismatch(Rule):
     """Packed weights and their scales have other shapes than `bits` and `group_size` give.
@@ -101,6 +108,7 @@ class GroupSizeMismatch(Rule):
     severity = Severity.ERROR
     since = "0.2"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example("the config of another run", {CONFIG: {KEY: {"group_size": 4}}}, "gptq"),
         Example("eight bits declared, four stored", {CONFIG: {KEY: {"bits": 8}}}, "gptq"),
@@ -145,6 +153,11 @@ class GroupSizeMismatch(Rule):
         if wrong:
             hint = "write the bits and group size that the weights were packed with"
             yield of_modules(self, repository, wrong, hint)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.quantization import with_groups
+
+        return with_groups(repository, finding)
 
 
 class UnannouncedCacheScales(Rule):

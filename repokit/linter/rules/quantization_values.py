@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from repokit.linter.examples import DELETE, Example
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.quantization import KEY
 from repokit.printable import printable, some
@@ -33,6 +34,7 @@ class RefusedQuantizationValue(Rule):
     severity = Severity.ERROR
     since = "0.2"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("a width that GPTQ does not have", {CONFIG: {KEY: {"bits": 5}}}, "gptq"),
         Example("no method", {CONFIG: {KEY: {"quant_method": DELETE}}}, "fp8"),
@@ -59,6 +61,11 @@ class RefusedQuantizationValue(Rule):
                     why = f"{refusal.reader} checks it, and raises before the first weight is read."
                     yield self.finding(CONFIG, message, place=config.pointer + refusal.pointer, why=why)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.quantization import as_float
+
+        return as_float(repository, finding)
+
 
 class Bfloat16Awq(Rule):
     """AWQ weights with float16 scales are declared as bfloat16.
@@ -70,6 +77,7 @@ class Bfloat16Awq(Rule):
     severity = Severity.WARNING
     since = "0.2"
     reads = Reads.HEADERS
+    fixes = Safety.SAFE
     bad = (Example("the dtype of the base", {CONFIG: {"dtype": "bfloat16"}}, "awq"),)
     good = (Example("float16", base="awq"),)
 
@@ -80,6 +88,11 @@ class Bfloat16Awq(Rule):
         if any(module.dtype("scales") == "F16" for module in facet.stored):
             message = "declares bfloat16; the scales of AWQ are stored in float16"
             yield self.finding(CONFIG, message, place=config.dtype_place, hint='"dtype": "float16"')
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.keys import float16
+
+        return float16(repository, finding)
 
 
 class DivergingSideFile(Rule):
@@ -93,6 +106,7 @@ class DivergingSideFile(Rule):
     severity = Severity.WARNING
     since = "0.2"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example("another run of GPTQ", {GPTQ_FILE: '{"bits": 4, "group_size": 128, "desc_act": false}'}, "gptq"),
         Example("another run of AWQ", {AWQ_FILE: '{"w_bit": 4, "q_group_size": 64, "version": "GEMM"}'}, "awq"),
@@ -118,6 +132,11 @@ class DivergingSideFile(Rule):
                     said, here = (printable(repr(raw), 40) for raw in (side.raw[theirs], declared.config.raw[ours]))
                     message = f"says {theirs} {said}; {CONFIG} says {ours} {here}"
                     yield self.finding(path, message, place=side.at(theirs), hint="delete the file that is out of date")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.quantization import as_declared
+
+        return as_declared(repository, finding)
 
 
 class UnknownQuantizationMethod(Rule):

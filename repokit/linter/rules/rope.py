@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from repokit.linter.examples import DELETE, Example
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import printable, some
 from repokit.repo.config import CONFIG
@@ -127,6 +128,7 @@ class ConflictingRope(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example("two base periods", {CONFIG: {"rope_theta": 500000.0}}),
         Example(
@@ -150,6 +152,11 @@ class ConflictingRope(Rule):
                     hint = "write at both what the model was trained with"
                     yield self.finding(CONFIG, message, place=document.at(key), hint=hint)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.config import with_new_rope
+
+        return with_new_rope(repository, finding)
+
 
 class RopeOfTransformers5(Rule):
     """Only `rope_parameters` says how positions are embedded, and older readers take a default that is another.
@@ -162,6 +169,7 @@ class RopeOfTransformers5(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("another base period", {CONFIG: {NEW: {"rope_theta": 500000.0}}}),
         Example("a scaling", {CONFIG: {NEW: LLAMA3}}),
@@ -190,6 +198,11 @@ class RopeOfTransformers5(Rule):
             if Block(new).kind in SCALINGS and not level.raw.get(OLD):
                 message = f"has its scaling in {NEW} alone; transformers 4 does not scale"
                 yield self.finding(CONFIG, message, place=new.pointer, hint=f"write {OLD} beside it as well")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.config import with_old_rope
+
+        return with_old_rope(repository, finding)
 
 
 class ExtendedRopeScaling(Rule):

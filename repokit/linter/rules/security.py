@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.linter.examples import Example, safetensors, tensors_of
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import DropJson, Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import printable
 from repokit.repo.card import flattened
@@ -99,6 +100,7 @@ class LocalPath(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("where the base was loaded from", {CONFIG: {"_name_or_path": "/home/alice/runs/checkpoint-900"}}),
         Example("where the tokenizer was", {"tokenizer_config.json": {"name_or_path": "./out/tokenizer"}}),
@@ -118,6 +120,13 @@ class LocalPath(Rule):
                 place, value = next(iter(leaks.items()))
                 message = f"is a path of the machine that wrote it: {printable(value, 80)}"
                 yield self.finding(path, message, place=place, names=tuple(leaks), hint="delete it")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:  # noqa: ARG002 - the finding says it all
+        """Only keys in which loaders leave a note of where something was: nothing is looked up by them."""
+        if any(pointer.rpartition("/")[2] not in _NOTES for pointer in finding.names):
+            return None
+        keys = " and ".join(pointer.removeprefix("/") for pointer in finding.names)
+        return Fix(f"remove {printable(keys)}", tuple(DropJson(finding.path, pointer) for pointer in finding.names))
 
 
 RULES: Final = (LeakedSecret(), SecretInMetadata(), LocalPath())
@@ -139,6 +148,10 @@ _ABSOLUTE: Final = re.compile(
 )
 _RELATIVE: Final = re.compile(r"(?:/|\.{1,2}/|~)[^\n]*")
 _PATH_KEY: Final = re.compile(r"(?:_path|_dir|_file)$")
+# transformers notes in them where a config or tokenizer was loaded from, and where its files lay then.
+_NOTES: Final = frozenset(
+    {"_name_or_path", "name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file", "merges_file"}
+)
 # Paths that other rules speak of as errors.
 _OF_OTHERS: Final = re.compile(r"/base_model_name_or_path$|/auto_map/")
 

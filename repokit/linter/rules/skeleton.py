@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from repokit.architectures.grouping import summary
-from repokit.linter.examples import Example, edited
+from repokit.linter.examples import LABELS_IN_CARD, Example, edited
 from repokit.linter.examples_skeleton import weights_of
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.expected_tensors import judgement, unusable
 from repokit.linter.rules.skeleton_remainder import (
@@ -62,6 +63,7 @@ class MissingTensor(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example("one matrix was not saved", {SINGLE: edited(drop=(DOWN,))}),
         Example("a norm", {SINGLE: edited(drop=(NORM,))}),
@@ -79,6 +81,11 @@ class MissingTensor(Rule):
             message += summary(missing, judged.skeleton.shapes)
             yield self.finding(main(repository), message, names=missing, place=missing[0], hint=judged.explanation)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.suggested import by_suggestion
+
+        return by_suggestion(repository, finding)
+
 
 class UnexpectedTensor(Rule):
     """Tensors are there that the architecture has no place for under this config.json.
@@ -90,6 +97,7 @@ class UnexpectedTensor(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example("biases that config.json says nothing of", {SINGLE: edited(add=BIASES)}),
         Example("fewer layers in config.json", {CONFIG: {"num_hidden_layers": 1}}),
@@ -115,6 +123,11 @@ class UnexpectedTensor(Rule):
                 main(repository), message, names=unexpected, place=unexpected[0], hint=judged.explanation
             )
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.suggested import by_suggestion
+
+        return by_suggestion(repository, finding)
+
 
 class MisshapenTensor(Rule):
     """Tensors have other shapes than the architecture gives them under this config.json.
@@ -126,6 +139,7 @@ class MisshapenTensor(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example("an intermediate size of another model", {CONFIG: {"intermediate_size": 48}}),
         Example("more heads for keys and values", {CONFIG: {"num_key_value_heads": 2}}),
@@ -143,6 +157,11 @@ class MisshapenTensor(Rule):
             message = f"has {count(len(wrong), 'tensor')} of another shape than config.json gives: {shapes(wrong)}"
             yield self.finding(main(repository), message, names=names, place=names[0], hint=judged.explanation)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.suggested import by_suggestion
+
+        return by_suggestion(repository, finding)
+
 
 class MistakenArchitecture(Rule):
     """The weights are those of another class than config.json names.
@@ -155,10 +174,15 @@ class MistakenArchitecture(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "a classifier in config.json, a language model in the weights",
-            {CONFIG: {"architectures": ["LlamaForSequenceClassification"]}, "generation_config.json": None},
+            {
+                **LABELS_IN_CARD,
+                CONFIG: {"architectures": ["LlamaForSequenceClassification"]},
+                "generation_config.json": None,
+            },
         ),
     )
     good = (Example("the class that was saved"),)
@@ -174,6 +198,11 @@ class MistakenArchitecture(Rule):
             f", and {found.part} as config.json" if found.part else ""
         )
         yield self.finding(CONFIG, message, place="/architectures/0", names=names, hint=hint)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.suggested import by_class
+
+        return by_class(repository, finding)
 
 
 class DoubtfulTensor(Rule):
@@ -191,6 +220,7 @@ class DoubtfulTensor(Rule):
         Example(
             "an image model without one of its norms",
             {
+                **LABELS_IN_CARD,
                 CONFIG: MOBILE,
                 SINGLE: weights_of(MOBILE, drop=("mobilenet_v1.conv_stem.normalization.weight",)),
                 "preprocessor_config.json": '{"image_processor_type": "MobileNetV1ImageProcessor"}',
@@ -238,6 +268,12 @@ class TiedCopy(Rule):
         judged = judgement(repository)
         if judged is None or not (copies := {**judged.rest.duplicates, **judged.rest.respelled}):
             return
+        if repository.deep:  # then tied_values says whether they are equal
+            from repokit.linter.rules.tied_values import tied_pairs
+
+            copies = {name: source for name, source in copies.items() if name not in tied_pairs(repository)}
+        if not copies:
+            return
         tensors = repository.weights.tensors
         wasted = sum(tensors[name].end - tensors[name].begin for name in copies if name in tensors)
         name, source = next(iter(copies.items()))
@@ -257,6 +293,7 @@ class LegacyBuffer(Rule):
     severity = Severity.NOTE
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "frequencies of a version of 2023",
@@ -275,6 +312,11 @@ class LegacyBuffer(Rule):
             message = f"holds {count(len(names), 'buffer')} of older versions: {summary(names, judged.held)}"
             yield self.finding(main(repository), message, names=names, place=names[0])
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.weights import without_buffers
+
+        return without_buffers(repository, finding)
+
 
 class ForeignHead(Rule):
     """The weights hold a head that the class in config.json does not have, and another class of the model does.
@@ -290,6 +332,7 @@ class ForeignHead(Rule):
         Example(
             "the head for tokens, in a classifier",
             {
+                **LABELS_IN_CARD,
                 CONFIG: {"architectures": ["LlamaForSequenceClassification"], "id2label": {"0": "no", "1": "yes"}},
                 SINGLE: edited(add={"score.weight": ("BF16", (2, 16))}),
                 "generation_config.json": None,

@@ -13,6 +13,7 @@ from repokit.linter.rules.composed import ConflictingTieFlags
 from repokit.linter.rules.config import ImpossibleSize, IndivisibleHeads
 from repokit.linter.rules.declared_parts import DRAFT_NAMES, MixedExpertLayouts
 from repokit.linter.rules.expected_tensors import judgement
+from repokit.linter.rules.field_values import OddRotaryHead, RefusedArchitecture
 from repokit.linter.rules.files import WrongType
 from repokit.linter.rules.quantization import ContradictedSkipList, IncompleteModule, UnlistedDraftModules
 from repokit.linter.rules.quantization_scales import GroupSizeMismatch, ScaleMismatch
@@ -45,7 +46,10 @@ def is_impossible(repository: Repository) -> bool:
     return any(True for rule in OF_IMPOSSIBLE_CONFIGS for _ in rule.check(repository))
 
 
-OF_IMPOSSIBLE_CONFIGS: Final[tuple[Rule, ...]] = (ImpossibleSize(), IndivisibleHeads(), WrongType())
+OF_IMPOSSIBLE_CONFIGS: Final[tuple[Rule, ...]] = (
+    *(ImpossibleSize(), IndivisibleHeads(), WrongType()),
+    *(RefusedArchitecture(), OddRotaryHead()),
+)
 
 
 # Rules with a closer view of the same tensors. What one of their findings names is theirs.

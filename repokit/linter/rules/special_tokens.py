@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.linter.examples import DELETE, Example
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.token_ids import ROWS, with_added, with_rows
 from repokit.printable import count, printable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from repokit.repo.repository import Repository
 
 MAP: Final = "special_tokens_map.json"
+WITHOUT_BOS: Final = {TOKENIZER_CONFIG: {"bos_token": DELETE, "tokenizer_class": "Qwen2Tokenizer"}}
 
 
 class ContradictingSpecialTokens(Rule):
@@ -34,6 +36,7 @@ class ContradictingSpecialTokens(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (Example("a map of the base model", {MAP: {"eos_token": "</s>"}}),)
     good = (
         Example("the same tokens, one spelled out", {MAP: {"eos_token": {"content": "<|im_end|>", "lstrip": False}}}),
@@ -50,6 +53,11 @@ class ContradictingSpecialTokens(Rule):
             )
             yield self.finding(special_map.path, message, place=special_map.at(role), hint=f"delete {special_map.path}")
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.tokenizer import as_config
+
+        return as_config(repository, finding)
+
 
 class UntypedToken(Rule):
     """A token in tokenizer_config.json is an object that does not say that it is a token.
@@ -61,6 +69,7 @@ class UntypedToken(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("copied out of special_tokens_map.json", {TOKENIZER_CONFIG: {"pad_token": {"content": "<pad>"}}}),
         Example("in a list", {TOKENIZER_CONFIG: {"additional_special_tokens": ["<s>", {"content": "</s>"}]}}),
@@ -78,6 +87,11 @@ class UntypedToken(Rule):
             if config is not None:
                 message = 'has a token that is an object without "__type": "AddedToken"'
                 yield self.finding(config.path, message, place=place, hint="write its text alone")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.tokenizer import typed
+
+        return typed(repository, finding)
 
 
 class IdWithoutToken(Rule):
@@ -122,6 +136,7 @@ class UnlistedEos(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example(
             "chat training changed the tokenizer only",
@@ -140,7 +155,7 @@ class UnlistedEos(Rule):
                 "chat_template.jinja": None,
             },
         ),
-        Example("a tokenizer without a token for the beginning", {TOKENIZER_CONFIG: {"bos_token": None}}),
+        Example("a tokenizer without a token for the beginning", WITHOUT_BOS),
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
@@ -159,6 +174,11 @@ class UnlistedEos(Rule):
                 path, message, place=place, hint=f"add {number} to eos_token_id of generation_config.json"
             )
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.token_ids import ending_at_eos
+
+        return ending_at_eos(repository, finding)
+
 
 class DiscardedSpecialTokens(Rule):
     """tokenizer_config.json has both extra_special_tokens and additional_special_tokens, and they differ.
@@ -170,6 +190,7 @@ class DiscardedSpecialTokens(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "a file that two versions have written",
@@ -193,6 +214,11 @@ class DiscardedSpecialTokens(Rule):
         if lost:
             message = f"loses {count(len(lost), 'token')} of additional_special_tokens to extra_special_tokens"
             yield self.finding(config.path, message, place=config.at("additional_special_tokens"), names=lost)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.tokenizer import with_all_extras
+
+        return with_all_extras(repository, finding)
 
 
 class AppendedSpecialToken(Rule):
@@ -236,10 +262,11 @@ class DisagreeingSpecialId(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (Example("ids of an earlier tokenizer", {"config.json": {"bos_token_id": 2}}),)
     good = (
         Example("-1, by which LLaMA 1 said none", {"config.json": {"pad_token_id": -1}}),
-        Example("a tokenizer without the role", {TOKENIZER_CONFIG: {"bos_token": None}}),
+        Example("a tokenizer without the role", WITHOUT_BOS),
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
@@ -253,6 +280,11 @@ class DisagreeingSpecialId(Rule):
                     message = f"has {role}_id {said}; the tokenizer's {_shown(token.content)} is {number}"
                     yield self.finding(declared.path, message, place=declared.place)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.token_ids import as_tokenizer
+
+        return as_tokenizer(repository, finding)
+
 
 class DisagreeingTokenFlags(Rule):
     """tokenizer.json and added_tokens_decoder describe a token differently.
@@ -264,6 +296,7 @@ class DisagreeingTokenFlags(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "a special token that is none in the other file",
@@ -283,6 +316,11 @@ class DisagreeingTokenFlags(Rule):
             message = f"describes {count(len(names), 'token')} otherwise than {TOKENIZER_JSON}"
             yield self.finding(TOKENIZER_CONFIG, message, place="/added_tokens_decoder", names=names)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.tokenizer import with_flags
+
+        return with_flags(repository, finding)
+
 
 class NormalizedSpecialToken(Rule):
     """A special token is matched after normalization, and the normalizer puts something before every text.
@@ -294,6 +332,7 @@ class NormalizedSpecialToken(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "a token added with the defaults",
@@ -321,6 +360,11 @@ class NormalizedSpecialToken(Rule):
         if names := [entry.raw["content"] for entry in entries if entry.flag("normalized") is True]:
             message = f"normalizes {count(len(names), 'special token')}, and the normalizer prepends"
             yield self.finding(document.path, message, place="/added_tokens", names=[str(name) for name in names])
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.tokenizer import unnormalized
+
+        return unnormalized(repository, finding)
 
 
 class LookalikeToken(Rule):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.linter.examples import CHATML, Example
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import printable
 from repokit.repo.chat_template import FOLDER, JINJA, LEGACY, PROCESSOR
@@ -26,6 +27,7 @@ class DifferingTemplates(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "the old one stayed in tokenizer_config.json",
@@ -45,6 +47,11 @@ class DifferingTemplates(Rule):
                 message = f"has {message.removeprefix('is ')}"
             hint = f"keep {preferred.path}, and delete the other or copy it there"
             yield self.finding(preferred.path, message, place=preferred.place, names=(other.path,), hint=hint)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.chat_template import as_preferred
+
+        return as_preferred(repository, finding)
 
 
 class MalformedTemplateEntry(Rule):
@@ -86,6 +93,7 @@ class HiddenNamedTemplate(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "tool use was left behind",
@@ -103,6 +111,11 @@ class HiddenNamedTemplate(Rule):
             message = f"has the chat template {printable(template.name, 40)!r}, which the .jinja files hide"
             hint = f"write it to {FOLDER}/{printable(template.name, 40)}.jinja"
             yield self.finding(template.path, message, place=template.place, hint=hint)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.chat_template import as_file
+
+        return as_file(repository, finding)
 
 
 class TemplateOnlyInFile(Rule):
@@ -134,6 +147,7 @@ class TemplateInProcessorConfig(Rule):
     severity = Severity.NOTE
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (Example("an equal copy in chat_template.json", {LEGACY: {"chat_template": CHATML}}),)
     good = (Example("chat_template.jinja alone"),)
 
@@ -141,6 +155,11 @@ class TemplateInProcessorConfig(Rule):
         for path in dict.fromkeys(template.path for template in repository.chat_templates.all):
             if path in {LEGACY, PROCESSOR}:
                 yield self.finding(path, f"holds a chat template, which belongs into {JINJA}")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.chat_template import without_given_up_place
+
+        return without_given_up_place(repository, finding)
 
 
 RULES: Final = (

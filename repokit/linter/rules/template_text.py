@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.linter.examples import CHATML, Example
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable
 from repokit.repo.chat_template import JINJA
@@ -35,6 +36,7 @@ class TemplateByteOrderMark(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (Example("saved by an editor", {JINJA: "\ufeff" + CHATML}),)
     good = (Example("plain UTF-8"),)
 
@@ -43,6 +45,11 @@ class TemplateByteOrderMark(Rule):
             if template.source.startswith("\ufeff"):
                 message = "begins with a byte order mark, which becomes part of every prompt"
                 yield self.finding(template.path, message, place=template.line(1), hint="save it as UTF-8 without BOM")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.chat_template import without_mark
+
+        return without_mark(repository, finding)
 
 
 class EmptyTemplate(Rule):
@@ -55,13 +62,19 @@ class EmptyTemplate(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (Example("a file that was never filled", {JINJA: ""}),)
-    good = (Example("no template at all", {JINJA: None}),)
+    good = (Example("no template at all", {JINJA: None, "tokenizer_config.json": {"eos_token": "</s>"}}),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         for template in repository.chat_templates.all:
             if not template.source.strip():
                 yield self.finding(template.path, "has an empty chat template", place=template.place)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.chat_template import without_empty
+
+        return without_empty(repository, finding)
 
 
 class InvisibleCharacters(Rule):

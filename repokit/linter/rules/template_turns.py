@@ -61,7 +61,7 @@ class LostMessage(Rule):
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        for template, said in _rendered(repository):
+        for template, said in rendered(repository):
             if lost := _lost(said):
                 shown = " and ".join(repr(words) for words in lost)
                 message = f"renders a conversation without what was said in it: {shown}"
@@ -92,7 +92,7 @@ class UnheardSystemPrompt(Rule):
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        for template, said in _rendered(repository):
+        for template, said in rendered(repository):
             if said.instructed is not None and SYSTEM not in said.instructed and not _lost(said):
                 message = "renders a conversation without its system message"
                 hint = "render it, or refuse it with raise_exception"
@@ -117,7 +117,7 @@ class IndistinctRoles(Rule):
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        for template, said in _rendered(repository):
+        for template, said in rendered(repository):
             if "role" in template.source and said.answered is not None and said.answered == said.asked_twice:
                 message = "renders an answer as if the user had said it"
                 yield self.finding(template.path, message, place=template.place)
@@ -148,7 +148,7 @@ class MissingGenerationPrompt(Rule):
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        for template, said in _rendered(repository):
+        for template, said in rendered(repository):
             if said.prompt == "" and (header := (said.header or "").strip()):
                 message = f"adds no generation prompt, although answers begin with {printable(header, 60)!r}"
                 hint = "end it with {% if add_generation_prompt %}…{% endif %}"
@@ -168,16 +168,20 @@ class ForeignGenerationPrompt(Rule):
     bad = (
         Example("the user's header", {JINJA: CHATML.replace("assistant\n", "user\n")}),
         Example("another word for the role", {JINJA: CHATML.replace("assistant\n", "model\n")}),
+        Example("a line end short", {JINJA: CHATML.replace("assistant\n", "assistant")}),
     )
     good = (Example("with the beginning of a thought", {JINJA: CHATML.replace("assistant\n", "assistant\n<think>\n")}),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        for template, said in _rendered(repository):
+        for template, said in rendered(repository):
             header, prompt, users = said.header, said.prompt, said.user_header
             if not header or not header.strip() or not prompt or users is None:
                 continue
-            if said.answered != said.asked_twice and alike(header, prompt) <= alike(header, users):
-                shown = f"{printable(prompt.strip(), 60)!r}, and answers with {printable(header.strip(), 60)!r}"
+            # Files that are indented to be read hold blanks which their authors take out before use.
+            is_cut = header != prompt and header.rstrip("\n") == prompt.rstrip("\n") and header[0] != " "
+            if is_cut or (said.answered != said.asked_twice and alike(header, prompt) <= alike(header, users)):
+                one, other = (prompt, header) if is_cut else (prompt.strip(), header.strip())
+                shown = f"{printable(one, 60)!r}, and answers with {printable(other, 60)!r}"
                 yield self.finding(template.path, f"begins a generation with {shown}", place=template.place)
 
 
@@ -234,7 +238,7 @@ class ForgottenToolCall(Rule):
     good = (Example("calls and results", {JINJA: TOOLS, "tokenizer_config.json": {"eos_token": "<|im_end|>"}}),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        for template, said in _rendered(repository):
+        for template, said in rendered(repository):
             if not said.takes_tools or said.called is None:
                 continue
             words = (("the call", PLACE), ("the result", RESULT))
@@ -254,7 +258,7 @@ RULES: Final = (
 )
 
 
-def _rendered(repository: Repository) -> Iterator[tuple[ChatTemplate, Turns]]:
+def rendered(repository: Repository) -> Iterator[tuple[ChatTemplate, Turns]]:
     """The templates that render a question; a template that fails has rules of its own."""
     templates = repository.chat_templates
     for template in templates.all:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from repokit.formats.strict_json import dumps
 from repokit.linter.examples import VOCABULARY, Change, Example, edited, tokenizer_json
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable
 from repokit.repo.token_ids import TOKENIZER_JSON
@@ -61,7 +62,9 @@ class TokenBeyondEmbedding(Rule):
             "a token was added and the embedding not resized",
             {TOKENIZER_JSON: with_added("<image>", ROWS), TOKENIZER_CONFIG: {"image_token": "<image>"}},
         ),
-        Example("a vocabulary that is larger", {TOKENIZER_JSON: tokenizer_json((*VOCABULARY, "ab", "ba"))}),
+        Example(
+            "a vocabulary that is larger", {TOKENIZER_JSON: tokenizer_json((*VOCABULARY, "ab", "ba"))}, also=("TOK240",)
+        ),
     )
     good = (Example("rows without a token, up to a multiple of 8", with_rows(ROWS + 8)),)
 
@@ -145,6 +148,7 @@ class TakenTokenId(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example("an added_tokens.json that begins at 0", {ADDED_TOKENS: {"<unk>": 0}}),
         Example(
@@ -167,6 +171,11 @@ class TakenTokenId(Rule):
                 message = f"gives {_shown(token.content)} the id {token.written}, which is that of {_shown(owner)}"
                 yield self.finding(token.path, message, place=token.place)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.tokenizer import with_real_id
+
+        return with_real_id(repository, finding)
+
 
 class StaleTokenId(Rule):
     """A file beside tokenizer.json gives a token an id that it does not get.
@@ -178,6 +187,7 @@ class StaleTokenId(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (Example("an id of a smaller vocabulary", {ADDED_TOKENS: {"<pad>": 1000}}),)
     good = (Example("no such file"),)
 
@@ -192,6 +202,11 @@ class StaleTokenId(Rule):
                 message = f"gives {_shown(token.content)} the id {token.written}; it gets {real}"
                 yield self.finding(token.path, message, place=token.place)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.tokenizer import with_real_id
+
+        return with_real_id(repository, finding)
+
 
 class StaleVocabulary(Rule):
     """vocab.json or vocab.txt gives tokens other ids than tokenizer.json.
@@ -203,6 +218,7 @@ class StaleVocabulary(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example("the vocabulary before the last change", {VOCAB_JSON: {"a": 4, "zz": 7}}),
         Example("lines out of order", {VOCAB_TXT: "\n".join(sorted(VOCABULARY)) + "\n"}),
@@ -222,6 +238,11 @@ class StaleVocabulary(Rule):
             if names := [token for token, number in vocabulary.items() if tokenizer.ids.get(token) != number]:
                 message = f"gives {count(len(names), 'token')} other ids than {TOKENIZER_JSON}"
                 yield self.finding(path, message, names=names, hint=f"delete {path}, or write it from {TOKENIZER_JSON}")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.tokenizer import vocabulary_again
+
+        return vocabulary_again(repository, finding)
 
 
 class MergeWithoutToken(Rule):
@@ -284,7 +305,13 @@ class SharedTokenId(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
-    bad = (Example("a vocabulary merged by hand", {TOKENIZER_JSON: lambda old: old.replace(b'"as": 28', b'"as": 27')}),)
+    bad = (
+        Example(
+            "a vocabulary merged by hand",
+            {TOKENIZER_JSON: lambda old: old.replace(b'"as": 28', b'"as": 27')},
+            also=("TOK242",),
+        ),
+    )
     good = (Example("an id for each"),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:

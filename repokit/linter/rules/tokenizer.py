@@ -10,6 +10,7 @@ from repokit.errors import InputError
 from repokit.linter.examples import DELETE, Change, Example
 from repokit.linter.examples_skeleton import weights_of
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.card import with_lines
 from repokit.linter.rules.files import is_pointer
@@ -19,6 +20,7 @@ from repokit.repo.tokenizer import TOKENIZER_CONFIG, check_vocabulary, vocabular
 from repokit.resources import data
 
 if TYPE_CHECKING:
+    from repokit.repo.config import Config
     from repokit.repo.repository import Repository
 
 
@@ -106,6 +108,7 @@ class MethodNamedKey(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (Example("an argument of a call, saved", {TOKENIZER_CONFIG: {"add_special_tokens": True}}),)
     good = (Example("other keys are everyone's right", {TOKENIZER_CONFIG: {"add_prefix_space": False, "my_key": 1}}),)
 
@@ -115,6 +118,11 @@ class MethodNamedKey(Rule):
         for key in config.raw if config is not None else ():
             if config is not None and key in methods:
                 yield self.finding(config.path, f"has the key {key!r}, a method's name", place=config.at(key))
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.keys import dropped
+
+        return dropped(repository, finding)
 
 
 class MissingSlowVocabulary(Rule):
@@ -127,6 +135,7 @@ class MissingSlowVocabulary(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "a merge that kept the class", {TOKENIZER_CONFIG: {"tokenizer_class": "LlamaTokenizer", "backend": DELETE}}
@@ -142,6 +151,11 @@ class MissingSlowVocabulary(Rule):
             message = f"names {name}, which in transformers 4 reads tokenizer.model; there is none"
             hint = 'copy tokenizer.model, or name "PreTrainedTokenizerFast"'
             yield self.finding(config.path, message, place=config.at("tokenizer_class"), hint=hint)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.keys import generic_class
+
+        return generic_class(repository, finding)
 
 
 class ConvertedVocabulary(Rule):
@@ -182,6 +196,7 @@ class UnknownTokenizerClass(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (Example("a misspelt class", {TOKENIZER_CONFIG: {"tokenizer_class": "LLaMATokenizer"}}),)
     good = (
         Example("a class of transformers", {TOKENIZER_CONFIG: {"tokenizer_class": "GPT2Tokenizer"}}),
@@ -198,6 +213,11 @@ class UnknownTokenizerClass(Rule):
             message = f"names the class {printable(name, 60)!r}, which {table['source']} does not have"
             yield self.finding(config.path, message, place=config.at("tokenizer_class"))
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.tokenizer import known_class
+
+        return known_class(repository, finding)
+
 
 class UnlimitedLength(Rule):
     """The model has a table of positions, and the tokenizer does not cut texts to its length.
@@ -209,6 +229,7 @@ class UnlimitedLength(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example("no limit in an encoder", ENCODER | {TOKENIZER_CONFIG: {"model_max_length": DELETE}}),
         Example("a limit of another model", ENCODER | {TOKENIZER_CONFIG: {"model_max_length": 128}}),
@@ -220,7 +241,7 @@ class UnlimitedLength(Rule):
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         config, tokenizer_config = repository.config, repository.tokenizer_config
-        positions = None if config is None else config.integer("max_position_embeddings")
+        positions = None if config is None else positions_of(config)
         if config is None or tokenizer_config is None or config.model_type not in POSITION_TABLES or not positions:
             return
         length = tokenizer_config.number("model_max_length")
@@ -228,6 +249,11 @@ class UnlimitedLength(Rule):
             said = "has no model_max_length" if length is None else f"has a model_max_length of {length:,}"
             message = f"{said}; config.json has {positions:,} positions"
             yield self.finding(tokenizer_config.path, message, place=tokenizer_config.at("model_max_length"))
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.tokenizer import with_length
+
+        return with_length(repository, finding)
 
 
 class ListOfExtraTokens(Rule):
@@ -240,6 +266,7 @@ class ListOfExtraTokens(Rule):
     severity = Severity.NOTE
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (Example("saved by transformers 5", {TOKENIZER_CONFIG: {"extra_special_tokens": ["<|im_start|>"]}}),)
     good = (Example("names for tokens", {TOKENIZER_CONFIG: {"extra_special_tokens": {"start_token": "<|im_start|>"}}}),)
 
@@ -248,6 +275,11 @@ class ListOfExtraTokens(Rule):
         if config is not None and isinstance(config.raw.get("extra_special_tokens"), list):
             message = "has a list of extra_special_tokens, which transformers 4 does not read"
             yield self.finding(config.path, message, place=config.at("extra_special_tokens"))
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.tokenizer import under_older_name
+
+        return under_older_name(repository, finding)
 
 
 class Transformers5Class(Rule):
@@ -260,6 +292,7 @@ class Transformers5Class(Rule):
     severity = Severity.NOTE
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.UNSAFE
     bad = (Example("saved by transformers 5", {TOKENIZER_CONFIG: {"tokenizer_class": "TokenizersBackend"}}),)
     good = (Example("a class that both have"),)
 
@@ -269,6 +302,11 @@ class Transformers5Class(Rule):
             message = f"names {config.raw['tokenizer_class']}, which transformers 4 does not have"
             hint = 'name "PreTrainedTokenizerFast", which both know'
             yield self.finding(config.path, message, place=config.at("tokenizer_class"), hint=hint)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.keys import generic_class
+
+        return generic_class(repository, finding)
 
 
 # Tokenizers of transformers 4 whose slow class has `vocab_files_names` with a .model file; T5 and its kin say
@@ -290,11 +328,12 @@ SENTENCEPIECE_CLASSES: Final = frozenset(
     }
 )
 
-# Encoders with a learned table of positions (transformers 5.24 models/*/modeling_*.py, position_embeddings).
+# Models with a learned table of positions (transformers 5.24 models/*/modeling_*.py, position_embeddings).
 POSITION_TABLES: Final = frozenset(
     {
         *("albert", "bert", "camembert", "data2vec-text", "distilbert", "electra", "ernie", "layoutlm", "longformer"),
-        *("mobilebert", "mpnet", "roberta", "roberta-prelayernorm", "squeezebert", "xlm-roberta", "xlm-roberta-xl"),
+        *("bart", "clip", "gpt2", "mobilebert", "mpnet", "opt", "roberta"),
+        *("roberta-prelayernorm", "squeezebert", "xlm-roberta", "xlm-roberta-xl"),
     }
 )
 
@@ -316,6 +355,12 @@ RULES: Final = (
     ListOfExtraTokens(),
     Transformers5Class(),
 )
+
+
+def positions_of(config: Config) -> int | None:
+    """The rows of the table of positions of the text model."""
+    text = config.mapping("text_config") or config
+    return text.integer("max_position_embeddings") or text.integer("n_positions")
 
 
 # They take bytes or characters as ids (transformers 5.24: byt5, canine, perceiver tokenization files).

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from repokit.linter.examples import Example
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import printable
 from repokit.repo.patterns import patterns_in, repeats
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from repokit.repo.repository import Repository
 
 MOST_REPEATS: Final = 1_000_000
+BYTES: Final = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 
 
 def split(pattern: str) -> dict[str, Any]:
@@ -40,11 +42,13 @@ class RefusedTokenizer(Rule):
     since = "0.1"
     reads = Reads.TEXT
     bad = (
-        Example("a merge of a deleted token", {TOKENIZER_JSON: {"model": {"merges": [["a", "zz"]]}}}),
+        Example(
+            "a merge of a deleted token", {TOKENIZER_JSON: {"model": {"merges": [["a", "zz"]]}}}, also=("TOK240",)
+        ),
         Example("a key that the library does not know", {TOKENIZER_JSON: {"comment": "ours"}}, also=("FIL104",)),
         Example("a kind of model that it does not know", {TOKENIZER_JSON: {"model": {"type": "Syllables"}}}),
     )
-    good = (Example("merges as lists", {TOKENIZER_JSON: {"model": {"merges": [["a", "s"], ["e", "r"]]}}}),)
+    good = (Example("merges as lists", {TOKENIZER_JSON: {"model": {"merges": [["a", "s"], ["e", "r"], ["u", "s"]]}}}),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         if (found := trial(repository)) and found.load:
@@ -78,6 +82,7 @@ class FailingTokenizer(Rule):
                     }
                 }
             },
+            also=("TOK143",),
         ),
     )
     good = (Example("text becomes ids"),)
@@ -98,8 +103,26 @@ class ExplodingPattern(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
-    bad = (Example("counts inside counts", {TOKENIZER_JSON: {"pre_tokenizer": split("((a{1,1000}){1,1000}){1,100}")}}),)
-    good = (Example("digits in threes", {TOKENIZER_JSON: {"pre_tokenizer": split("\\p{N}{1,3}| ?\\p{L}+")}}),)
+    bad = (
+        Example(
+            "counts inside counts",
+            {TOKENIZER_JSON: {"pre_tokenizer": split("((a{1,1000}){1,1000}){1,100}")}},
+            also=("TOK141",),
+        ),
+    )
+    good = (
+        Example(
+            "digits in threes",
+            {
+                TOKENIZER_JSON: {
+                    "pre_tokenizer": {
+                        "type": "Sequence",
+                        "pretokenizers": [split("\\p{N}{1,3}| ?\\p{L}+"), BYTES],
+                    }
+                }
+            },
+        ),
+    )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         document = repository.document(TOKENIZER_JSON)
@@ -120,6 +143,7 @@ class ImpossibleTruncation(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (Example("a stride as long as the text", {TOKENIZER_JSON: truncated(16, 16)}, also=("TOK201",)),)
     good = (Example("a stride of half", {TOKENIZER_JSON: truncated(16, 8), "modules.json": "[]"}),)
 
@@ -131,22 +155,30 @@ class ImpossibleTruncation(Rule):
             message = f"truncates to {length} tokens with a stride of {truncation.integer('stride') or 0}"
             yield self.finding(truncation.path, message, place=truncation.pointer)
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.keys import without_steps_back
+
+        return without_steps_back(repository, finding)
+
 
 class FrozenEncodingState(Rule):
-    """tokenizer.json holds the truncation or padding of somebody's last call.
+    """tokenizer.json holds the truncation or padding of somebody's last call, or the dropout of a training.
 
-    Whoever loads it with the tokenizers library or a binding of it gets every text cut, or filled, without a word.
+    Whoever loads it with the tokenizers library or a binding of it gets every text cut, or filled, or other tokens each
+    time, without a word.
     """
 
     code = "TOK201"
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
+    fixes = Safety.SAFE
     bad = (
         Example(
             "texts are cut at 16 tokens",
             {TOKENIZER_JSON: truncated(16, 0)},
         ),
+        Example("merges are left out at random", {TOKENIZER_JSON: {"model": {"dropout": 0.1}}}),
     )
     good = (
         Example(
@@ -166,6 +198,15 @@ class FrozenEncodingState(Rule):
             if document.mapping(key) is not None:
                 hint = f"set {key} to null; users ask for it in the call"
                 yield self.finding(document.path, f"{verb} every text: {key} is set", place=document.at(key), hint=hint)
+        model = document.mapping("model")
+        if model is not None and model.number("dropout"):
+            message = "makes other tokens of a text each time: dropout is set"
+            yield self.finding(document.path, message, place=model.at("dropout"), hint="set dropout to null")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.keys import nulled
+
+        return nulled(repository, finding)
 
 
 class FragileTokenizer(Rule):
@@ -183,6 +224,7 @@ class FragileTokenizer(Rule):
         Example(
             "a pattern that backtracks",
             {TOKENIZER_JSON: {"pre_tokenizer": split("(a+)+$")}},
+            also=("TOK141",),
         ),
     )
     good = (Example("the pattern of GPT-2"),)

@@ -10,9 +10,11 @@ from repokit.formats.sentencepiece import count_pieces
 from repokit.formats.strict_json import dumps, loads
 from repokit.linter.examples import VOCABULARY, Example
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.files import is_pointer
 from repokit.printable import count, printable
+from repokit.repo.stopping import EOS, Stopping
 from repokit.repo.token_ids import TOKENIZER_JSON
 from repokit.repo.tokenizer import is_tiktoken
 from repokit.resources import data
@@ -60,7 +62,11 @@ class OrdinaryRoleToken(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
-    bad = (Example("flags of a training run", {TOKENIZER_JSON: ordinary("<|im_end|>")}),)
+    fixes = Safety.SAFE
+    bad = (
+        Example("flags of a training run", {TOKENIZER_JSON: ordinary("<|im_end|>")}),
+        Example("one that ends a generation too", {TOKENIZER_JSON: ordinary("</s>")}),
+    )
     good = (Example("a token without a role", {TOKENIZER_JSON: ordinary("<|im_start|>")}),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
@@ -68,10 +74,19 @@ class OrdinaryRoleToken(Rule):
         if tokenizer is None or tokenizer.document is None:
             return
         roles = {token.content: role for role, token in tokenizer.roles.items()}
+        ends = {number for declared in Stopping(repository).declared(EOS) for number in declared.ids}
+        for token in tokenizer.added:
+            if not token.special and token.id in ends:
+                roles.setdefault(token.content, "end of a generation")
         for token in tokenizer.added:
             if not token.special and token.content in roles:
                 message = f"says that {printable(token.content, 40)!r}, the {roles[token.content]}, is not special"
                 yield self.finding(token.path, message, place=f"{token.place}/special", hint='"special": true')
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.keys import special
+
+        return special(repository, finding)
 
 
 class StaleSentencepiece(Rule):
@@ -118,8 +133,8 @@ class MergesAsPairs(Rule):
     severity = Severity.NOTE
     since = "0.1"
     reads = Reads.TEXT
-    bad = (Example("as tokenizers writes it", {TOKENIZER_JSON: {"model": {"merges": [["a", "s"]]}}}),)
-    good = (Example("text with a space", {TOKENIZER_JSON: {"model": {"merges": ["a s"]}}}),)
+    bad = (Example("as tokenizers writes it", {TOKENIZER_JSON: {"model": {"merges": [[*"as"], [*"er"], [*"us"]]}}}),)
+    good = (Example("text with a space", {TOKENIZER_JSON: {"model": {"merges": ["a s", "e r", "u s"]}}}),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         model = _model(repository)

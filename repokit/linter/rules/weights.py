@@ -6,17 +6,22 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from repokit.linter.examples import Example, edited, safetensors, tensors_of
+from repokit.formats.signature import is_pickle
+from repokit.linter.examples import Example, edited, safetensors, single, tensors_of
+from repokit.linter.examples_torch import torch_file
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import count
+from repokit.repo.tensor_names import group_names
 from repokit.repo.weights import ADAPTER, SINGLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from repokit.repo.repository import Repository
 
+TENSORS: Final = tensors_of(single()[SINGLE])
 LORA_QUERY: Final = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
 
 
@@ -71,6 +76,7 @@ class FileWithoutTensors(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.SAFE
     bad = (Example("only metadata was written", {"extra/model.safetensors": safetensors({})}),)
     good = (Example("one tensor", {"extra/model.safetensors": safetensors({"scale": ("F32", ())})}),)
 
@@ -78,6 +84,11 @@ class FileWithoutTensors(Rule):
         for path in repository.weights.safetensors:
             if not repository.header(path).tensors:
                 yield self.finding(path, "holds no tensors", hint="delete it, or save the weights again")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.weights import without_file
+
+        return without_file(repository, finding)
 
 
 def respelled(content: bytes, new: bytes, old: bytes, which: int = 1) -> bytes:
@@ -99,6 +110,7 @@ class NonstandardHeader(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.SAFE
     bad = (
         Example("white space before the brace", {SINGLE: lambda content: respelled(content, b" {", b"{")}),
         Example(
@@ -112,6 +124,11 @@ class NonstandardHeader(Rule):
             for remark in repository.header(path).remarks:
                 yield self.finding(path, remark, place="header", hint="write the file again with safetensors")
 
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.weights import written_anew
+
+        return written_anew(repository, finding)
+
 
 class MissingFormat(Rule):
     """A weight file does not say for which framework it was written.
@@ -123,6 +140,7 @@ class MissingFormat(Rule):
     severity = Severity.NOTE
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example("no metadata", {SINGLE: lambda content: safetensors(tensors_of(content), {})}),
         Example("other metadata", {SINGLE: lambda content: safetensors(tensors_of(content), {"step": "500"})}),
@@ -137,6 +155,11 @@ class MissingFormat(Rule):
                 "has no format in its metadata" if len(bare) == 1 else "and others have no format in their metadata"
             )
             yield self.finding(bare[0], message, names=bare, place="__metadata__")
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.weights import with_format
+
+        return with_format(repository, finding)
 
 
 # What wrappers put into names: torch.compile, DistributedDataParallel, FSDP, DeepSpeed, activation checkpointing, PEFT
@@ -167,6 +190,7 @@ class WrapperPrefix(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.SAFE
     bad = (
         Example("saved from inside torch.compile", {SINGLE: prefixed("_orig_mod.")}),
         Example("saved from inside DistributedDataParallel", {SINGLE: prefixed("module.")}),
@@ -175,6 +199,11 @@ class WrapperPrefix(Rule):
         ),
         Example("an adapter that was never merged", {SINGLE: prefixed("base_model.model.")}),
         Example("a prefix twice", {SINGLE: prefixed("language_model.language_model.")}),
+        Example(
+            "a pickle of a compiled model",
+            {SINGLE: None, "ckpt.pt": torch_file({f"_orig_mod.{name}": info for name, info in TENSORS.items()})},
+            also=("FIL203",),
+        ),
     )
     good = (
         Example("an adapter is named so by right", base="lora"),
@@ -196,16 +225,34 @@ class WrapperPrefix(Rule):
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        weights = repository.weights
-        for wrapper, pattern in WRAPPERS.items():
-            if wrapper in OF_ADAPTERS and (weights.of_adapter or has_adapters_of_its_own(repository)):
-                continue
-            names = [name for group, names in weights.groups.items() if pattern.search(group) for name in names]
-            if not names:
-                continue
-            message = f"has {wrapper!r} in {count(len(names), 'name')}"
-            hint = "`repokit build` renames them where the result is unambiguous"
-            yield self.finding(weights.main or SINGLE, message, names=names, place=names[0], hint=hint)
+        adapted = repository.weights.of_adapter or has_adapters_of_its_own(repository)
+        for path, groups in named_groups(repository):
+            for wrapper, pattern in WRAPPERS.items():
+                names = [name for group, names in groups.items() if pattern.search(group) for name in names]
+                if not names or (adapted and wrapper in OF_ADAPTERS):
+                    continue
+                message = f"has {wrapper!r} in {count(len(names), 'name')}"
+                hint = "`repokit build` renames them where the result is unambiguous"
+                yield self.finding(path, message, names=names, place=names[0], hint=hint)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.names import unwrapped
+
+        return unwrapped(repository, finding)
+
+
+def named_groups(repository: Repository) -> Iterator[tuple[str, Mapping[str, list[str]]]]:
+    """A file, and the names of its tensors by pattern. Of pickles where a model of transformers has nothing else.
+
+    Loaders of other libraries take such prefixes off by themselves (nanoGPT, DINO).
+    """
+    weights, config = repository.weights, repository.config
+    if weights.files:
+        yield weights.main or SINGLE, weights.groups
+    elif config is not None and config.architectures and repository.adapter_config is None:
+        # A pointer in the place of a pickle is another rule's; a pickle may have any text for a name.
+        for path in (path for path in repository.pickles.weights if is_pickle(repository.head(path))):
+            yield path, group_names(name for name in repository.pickles.table(path).tensors if "\n" not in name)
 
 
 def has_adapters_of_its_own(repository: Repository) -> bool:

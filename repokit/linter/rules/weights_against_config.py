@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from repokit.formats.tensors import FLOATS, HEADER_NAMES
-from repokit.linter.examples import Example, edited, safetensors, tensors_of
+from repokit.linter.examples import LABELS_IN_CARD, Example, edited, safetensors, tensors_of
 from repokit.linter.examples_skeleton import weights_of
 from repokit.linter.finding import Finding, Severity
+from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.expected_tensors import explanation, judged_right, mistaken
 from repokit.printable import count, size
@@ -151,6 +152,7 @@ class EmbeddingRows(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.UNSAFE
     bad = (
         Example("config.json counts a token that was added", {CONFIG: {"vocab_size": 33}}),
         Example("config.json of the base, weights resized", {CONFIG: {"vocab_size": 31, "pad_token_id": 0}}),
@@ -174,6 +176,11 @@ class EmbeddingRows(Rule):
             message = f"has {rows:,} rows; config.json says vocab_size {config.vocab_size:,}"
             hint = "set vocab_size to the number of rows, or resize the embedding"
             yield self.finding(weights.main or SINGLE, message, place=weights.embedding.name, hint=hint)
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.suggested import by_suggestion
+
+        return by_suggestion(repository, finding)
 
 
 class MissingHead(Rule):
@@ -201,6 +208,7 @@ class MissingHead(Rule):
         Example(
             "a classifier with its head",
             {
+                **LABELS_IN_CARD,
                 CONFIG: {"architectures": ["LlamaForSequenceClassification"]},
                 SINGLE: edited(drop=(HEAD,), add={"score.weight": ("BF16", (2, 16))}),
             },
@@ -228,7 +236,7 @@ def classifier(rows: int) -> Callable[[bytes], bytes]:
 CLASSIFIES: Final = re.compile(r"For(?:Sequence|Token|Image|Audio)Classification$").search
 CLASSES: Final = {"architectures": ["LlamaForSequenceClassification"]}
 TWO_LABELS: Final = {**CLASSES, "id2label": {"0": "no", "1": "yes"}, "label2id": {"no": 0, "yes": 1}}
-CLASSIFIER: Final[Mapping[str, Change]] = {SINGLE: classifier(2), "generation_config.json": None}
+CLASSIFIER: Final[Mapping[str, Change]] = {SINGLE: classifier(2), "generation_config.json": None, **LABELS_IN_CARD}
 
 
 class LabelCount(Rule):
@@ -307,6 +315,7 @@ class DeclaredDtype(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.HEADERS
+    fixes = Safety.SAFE
     bad = (
         Example("declared float32, stored bfloat16", {CONFIG: {"dtype": "float32"}}),
         Example("declared float16, stored bfloat16", {CONFIG: {"dtype": "float16"}}),
@@ -320,6 +329,11 @@ class DeclaredDtype(Rule):
         message = f"declares {HEADER_NAMES[declared]}; most of the weights are stored in {HEADER_NAMES[stored]}"
         place = None if repository.config is None else repository.config.dtype_place
         yield self.finding(CONFIG, message, place=place, hint=f'"dtype": "{HEADER_NAMES[stored]}"')
+
+    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.config import with_stored_dtype
+
+        return with_stored_dtype(repository, finding)
 
 
 RULES: Final = (
