@@ -19,10 +19,12 @@ quantization which weights are packed, by config and by tensors; quantized_parts
              asks for
 adapter      the factors of an adapter, in pairs; adapter_kinds: the names and shapes of the other methods
 weight_values      which values are no numbers, zero or not as they were built; values: the bits; value_stream: threads
-tokenizer    which ids its tokens really get; token_ids, special_tokens: its parts
+tokenizer    which ids its tokens really get; token_ids, special_tokens: its parts; vocabulary_table, tokenizer_parts:
+             what a vocabulary was made by, and the steps around it
 tokenizer_trial    what the tokenizers library itself says, asked in the worker
 chat_template      every place in which a template can live; stopping: which ids end an answer
-processor    settings for images, audio and video
+template_turns     what a template makes of conversations whose every word is known
+processor    settings for images, audio and video; processor_classes: what each class has by itself
 card         README.md: front matter and body
 remote_code  which files `auto_map` needs, found by parsing
 archives     .npz, .keras and .zip by their directories, without unpacking

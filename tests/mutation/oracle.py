@@ -441,6 +441,8 @@ def quantization(directory: Path, subject: str) -> Seen:
         }
     # The class of the method refuses what it cannot read, and fills in its defaults.
     parsed = raw if method in {"mlx", "modelopt"} else AutoQuantizationConfig.from_dict(dict(raw)).to_dict()
+    if method == "gptq" and not parsed.get("desc_act"):  # without an order of columns loaders work the groups out
+        tensors = {name: one for name, one in tensors.items() if not name.endswith(".g_idx")}
     return {"parameters": _parameters(parsed, method), "tensors": str(sorted(tensors.items()))}
 
 

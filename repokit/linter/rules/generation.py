@@ -172,7 +172,7 @@ WHISPER: Final[dict[str, Change]] = {
     "model.safetensors": weights_of(SPOKEN),
     "preprocessor_config.json": (
         '{"feature_extractor_type": "WhisperFeatureExtractor", "feature_size": 8,'
-        ' "chunk_length": 30, "nb_max_frames": 32}'
+        ' "chunk_length": 30, "nb_max_frames": 16}'
     ),
     "chat_template.jinja": None,
 }

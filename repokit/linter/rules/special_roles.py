@@ -61,7 +61,10 @@ class UnnamedRole(Rule):
         Example("no end, though generation has one", {TOKENIZER_CONFIG: {"eos_token": None}}),
         Example("no padding", {TOKENIZER_CONFIG: {"pad_token": None}}),
     )
-    good = (Example("a role for each"),)
+    good = (
+        Example("a role for each"),
+        Example("no beginning, by design", {TOKENIZER_CONFIG: {"bos_token": None}}),
+    )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         config, tokenizer = repository.tokenizer_config, repository.tokenizer
@@ -71,7 +74,7 @@ class UnnamedRole(Rule):
         for role in STANDARD_ROLES:
             is_open = role not in tokenizer.roles and (role in config or is_generic)
             token = meant(repository, tokenizer, role) if is_open else None
-            if token is not None:
+            if token is not None and not (role in config and is_meant_so(tokenizer, role, token)):
                 message = f"names no {role}, and tokenizer.json has {printable(token, 40)!r}"
                 hint = f"set {role} to {printable(token, 40)}"
                 yield self.finding(config.path, message, place=config.at(role), hint=hint)
@@ -131,6 +134,12 @@ def meant(repository: Repository, tokenizer: Tokenizer, role: str) -> str | None
     if role in _OF_ENCODERS:
         return next(iter(_put(tokenizer, role)), None)
     return None
+
+
+def is_meant_so(tokenizer: Tokenizer, role: str, token: str) -> bool:
+    """Whether a role that is null is so by design: Qwen's texts have no beginning, though there is a token for one."""
+    used = {name for name, _, _ in tokenizer.post_processor} | {named.content for named in tokenizer.roles.values()}
+    return role == "bos_token" and token not in used
 
 
 def _put(tokenizer: Tokenizer, role: str) -> Iterator[str]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from repokit.repo.repository import Repository
 
 MAP: Final = "special_tokens_map.json"
-WITHOUT_BOS: Final = {TOKENIZER_CONFIG: {"bos_token": DELETE, "tokenizer_class": "Qwen2Tokenizer"}}
+WITHOUT_BOS: Final = {TOKENIZER_CONFIG: {"bos_token": None}}
 
 
 class ContradictingSpecialTokens(Rule):

@@ -75,7 +75,7 @@ class JoinedTurns(Rule):
     def check(self, repository: Repository) -> Iterator[Finding]:
         for template, said in rendered(repository):
             text = said.continued or ""
-            if _LINES.search(text) and _JOINED.search(text):
+            if "<|im_end|>" in template.source and _LINES.search(text) and _JOINED.search(text):
                 message = "writes '<|im_end|>' without the line end that follows it in ChatML"
                 yield self.finding(template.path, message, place=template.place)
 

@@ -13,8 +13,14 @@ from repokit.repo.repository import Repository
 from repokit.repo.worker import Worker
 
 TOOLS_ONLY = "{% for tool in tools %}{{ tool.function.name }}{% endfor %}" + CHATML
-GEMMA = "{% for m in messages %}<start_of_turn>{{ m.role }}\n{{ m.content }}<end_of_turn>\n{% endfor %}"
-VICUNA = "{% for m in messages %}{{ m.role | upper }}: {{ m.content }}{% if m.role == 'assistant' %}</s>{% endif %}{% endfor %}"
+GEMMA = (
+    "{% for m in messages %}<start_of_turn>{{ m.role }}\n{{ m.content }}<end_of_turn>\n{% endfor %}"
+    "{% if add_generation_prompt %}<start_of_turn>assistant\n{% endif %}"
+)
+VICUNA = (
+    "{% for m in messages %}{{ m.role | upper }}: {{ m.content }}{% if m.role == 'assistant' %}</s>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}ASSISTANT: {% endif %}"
+)
 PARTS = "{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}<|im_end|>{% endfor %}"
 
 
