@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from repokit.formats.paths import unsafe
 from repokit.linter.fix import DeleteFile, DropJson, Fix, SetJson, WriteFile
 from repokit.linter.fixes.token_ids import ending_at
+from repokit.linter.rules.conversation import converses
 from repokit.printable import printable
 from repokit.repo.chat_template import FOLDER, JINJA, LEGACY
 from repokit.repo.stopping import Stopping
@@ -53,9 +54,10 @@ def without_mark(repository: Repository, finding: Finding) -> Fix | None:
 
 
 def without_empty(repository: Repository, finding: Finding) -> Fix | None:
-    """No template where an empty one was."""
-    found = [one for one in repository.chat_templates.all if (one.path, one.place) == (finding.path, finding.place)]
-    if len(found) != 1:
+    """No template where an empty one was; a model for conversations needs one, and who trained it knows which."""
+    templates = repository.chat_templates.all
+    found = [one for one in templates if (one.path, one.place) == (finding.path, finding.place)]
+    if len(found) != 1 or (len(templates) == 1 and converses(repository)):
         return None
     if found[0].place is None:
         return Fix(f"delete {printable(finding.path, 80)}, which is empty", (DeleteFile(finding.path),))

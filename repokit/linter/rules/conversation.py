@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from repokit.formats.strict_json import dumps, loads
 from repokit.linter.examples import Change, Example
@@ -110,17 +110,9 @@ class MissingTemplate(Rule):
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        if repository.chat_templates.all or repository.tokenizer is None or not Stopping(repository).generates:
-            return
-        if repository.weights.of_adapter or any(WRITES_PROMPTS.search(path) for path in repository.files):
-            return
-        hint = "copy that of the base model"
-        eos = repository.tokenizer.roles.get("eos_token")
-        if reason := promise(repository):
-            yield self.finding(README, f"{reason}, and there is no chat template", hint=hint)
-        elif eos is not None and eos.content in TURN_ENDS and answers_texts(repository):
-            message = f"ends texts with {eos.content!r}, as turns of a chat end, and there is no chat template"
-            yield self.finding(eos.path, message, place=eos.place, hint=hint)
+        if not repository.chat_templates.all and (sign := converses(repository)):
+            message = f"{sign.what}, and there is no chat template"
+            yield self.finding(sign.path, message, place=sign.place, hint="copy that of the base model")
 
 
 RULES: Final = (SplitSpecialToken(), MissingTemplate())
@@ -134,6 +126,28 @@ TAGS: Final = frozenset({"chat", "conversational", "instruct"})
 NAME: Final = re.compile(r"[-_ ](?:instruct|chat|(?<=\d[bm][-_])it)(?:[-_ ]|$)", re.IGNORECASE)
 # DeepSeek-V3.2 comes with a Python file instead, Mistral's models with the tokenizer of mistral-common.
 WRITES_PROMPTS: Final = re.compile(r"(?:encod|chat|prompt|template)\w*\.py$|^tekken\.json$|^tokenizer\.model\.v\d")
+
+
+class Sign(NamedTuple):
+    """What shows that a model is for conversations, and where; `what` goes on from the path."""
+
+    path: str
+    place: str | None
+    what: str
+
+
+def converses(repository: Repository) -> Sign | None:
+    """Whether somebody will want to talk to this model, through a template."""
+    if repository.tokenizer is None or not Stopping(repository).generates or repository.weights.of_adapter:
+        return None
+    if any(WRITES_PROMPTS.search(path) for path in repository.files):
+        return None
+    if reason := promise(repository):
+        return Sign(README, None, reason)
+    eos = repository.tokenizer.roles.get("eos_token")
+    if eos is None or eos.content not in TURN_ENDS or not answers_texts(repository):
+        return None
+    return Sign(eos.path, eos.place, f"ends texts with {eos.content!r}, as turns of a chat end")
 
 
 def answers_texts(repository: Repository) -> bool:

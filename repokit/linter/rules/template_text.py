@@ -63,7 +63,10 @@ class EmptyTemplate(Rule):
     since = "0.1"
     reads = Reads.TEXT
     fixes = Safety.SAFE
-    bad = (Example("a file that was never filled", {JINJA: ""}),)
+    bad = (
+        Example("a file that was never filled", {JINJA: ""}),
+        Example("in a base model", {JINJA: "", "tokenizer_config.json": {"eos_token": "</s>"}}),
+    )
     good = (Example("no template at all", {JINJA: None, "tokenizer_config.json": {"eos_token": "</s>"}}),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
