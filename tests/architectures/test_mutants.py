@@ -20,6 +20,7 @@ from repokit.architectures import ConfigUnusable, Evidence, NotCovered, Skeleton
 from repokit.architectures.solving import changed
 from repokit.formats.safetensors import header_bytes, in_file_order
 from repokit.formats.tensors import TensorInfo
+from repokit.linter.rule import Reads
 from repokit.linter.rules import RULES
 from repokit.repo.memory import Memory
 from repokit.repo.repository import Repository
@@ -27,7 +28,9 @@ from repokit.repo.repository import Repository
 CONFIGS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("small_configs.json").read_text("utf-8"))
 # Beside the rules for tensors, those for configs that no class takes: what follows from them is not told.
 OF_CONFIGS = {"CFG105", "CFG110", "CFG112", "CFG113", "CFG114", "CFG116", "FIL104"}
-OF_TENSORS = [rule for rule in RULES if rule.code.startswith("WGT") or rule.code in OF_CONFIGS]
+OF_TENSORS = [
+    rule for rule in RULES if rule.reads < Reads.TENSORS and (rule.code.startswith("WGT") or rule.code in OF_CONFIGS)
+]
 SAMPLE = 120  # mutants of a normal run; all of them under `full`
 
 Shapes = dict[str, tuple[int, ...]]

@@ -195,6 +195,7 @@ lint:
     - {{code: TOK, reason: "weights are all that is built"}}
     - {{code: WGT, reason: "and few of them: no llama has so few"}}
     - {{code: CFG113, reason: "nor is it so small"}}
+    - {{code: CFG135, reason: "its heads are those of a large one"}}
 """
 
 

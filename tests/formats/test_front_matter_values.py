@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from hypothesis import given, strategies as st
+from hypothesis import assume, given, strategies as st
 
 from repokit.formats.front_matter_edit import with_metadata
 from repokit.formats.front_matter_values import parts, texts_in, without_equal_keys
@@ -69,6 +69,7 @@ def test_windows_line_ends_stay():
 )
 def test_a_mapping_that_stands_twice_is_the_mapping(mapping):
     block = yaml.safe_dump(mapping, allow_unicode=True)
+    assume(yaml.safe_load(block) == mapping)  # the library writes some line breaks so that it reads blanks
     found = without_equal_keys(block + block)
     assert found is not None
     assert (yaml.safe_load(found[0]), sorted(found[1])) == (mapping, sorted(mapping))

@@ -131,7 +131,9 @@ CLEAN: dict[str, dict[str, Any]] = {
         MODEL: gguf_edited({"llama.pooling_type": 3, "tokenizer.ggml.eos_token_id": 2})
     },
     "an architecture that nobody knows": {MODEL: gguf_edited({"general.architecture": "frobnicate"})},
-    "version 2": {MODEL: gguf_bytes({"general.architecture": "frobnicate"}, {"output_norm.weight": ((4,), 0)}, version=2)},
+    "version 2": {
+        MODEL: gguf_bytes({"general.architecture": "frobnicate"}, {"output_norm.weight": ((4,), 0)}, version=2)
+    },
 }
 
 

@@ -13,6 +13,7 @@ from repokit.linter.examples import CARD, Change, Example, edited, lora, safeten
 from repokit.linter.examples_gguf import MODEL, gguf_bytes
 from repokit.linter.examples_quantized import everywhere
 from repokit.linter.examples_torch import torch_file
+from repokit.linter.rules.conversation import BASE_MODEL
 from repokit.linter.rules.layouts import embedder, pipeline
 from repokit.linter.rules.weights_against_config import classifier
 from repokit.repo.repository import Repository
@@ -182,12 +183,12 @@ PUBLISHED = (
     Published(
         "TPL208",
         "a translator into Italian",
-        {"chat_template.jinja": None, README: CARD.replace("# Example", "# opus-mt-en-it")},
+        {**BASE_MODEL, README: CARD.replace("# Example", "# opus-mt-en-it")},
     ),
     Published(
         "TPL208",
         "a heading that ends in a pronoun",
-        {"chat_template.jinja": None, README: CARD.replace("# Example", "# How we made it")},
+        {**BASE_MODEL, README: CARD.replace("# Example", "# How we made it")},
     ),
     Published(
         "WGT203",

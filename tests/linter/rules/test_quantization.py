@@ -163,7 +163,7 @@ def group(**weights: object) -> dict[str, Any]:
         pytest.param(
             "bnb4", {WEIGHTS: edited(add={f"{UP}.weight.absmax": ("F32", (5,))})}, "QNT106", id="no block size"
         ),
-        pytest.param("mlx", {"config.json": {"quantization": {"bits": 8}}}, "QNT106", id="mlx: bits"),
+        pytest.param("mlx", {"config.json": {"quantization": {"bits": 8}, KEY: {"bits": 8}}}, "QNT106", id="mlx: bits"),
         # Values.
         pytest.param("fp8", {"config.json": {KEY: {"scale_fmt": "e8m0"}}}, "QNT107", id="a value of no method"),
         pytest.param("fp8", {"config.json": {KEY: {"quant_method": DELETE}}}, "QNT107", id="no method"),
@@ -261,7 +261,7 @@ def double_quantized(rows: int, columns: int) -> dict[str, tuple[str, tuple[int,
         pytest.param(
             "mlx",
             {
-                "config.json": {"quantization": {"bits": 8, UP: {"bits": 4, "group_size": 8}}},
+                "config.json": {key: {"bits": 8, UP: {"bits": 4, "group_size": 8}} for key in ("quantization", KEY)},
                 WEIGHTS: edited(
                     add={
                         name: info
