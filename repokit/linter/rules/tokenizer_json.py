@@ -42,9 +42,7 @@ class RefusedTokenizer(Rule):
     since = "0.1"
     reads = Reads.TEXT
     bad = (
-        Example(
-            "a merge of a deleted token", {TOKENIZER_JSON: {"model": {"merges": [["a", "zz"]]}}}, also=("TOK240",)
-        ),
+        Example("a merge of a deleted token", {TOKENIZER_JSON: {"model": {"merges": [["a", "zz"]]}}}, also=("TOK240",)),
         Example("a key that the library does not know", {TOKENIZER_JSON: {"comment": "ours"}}, also=("FIL104",)),
         Example("a kind of model that it does not know", {TOKENIZER_JSON: {"model": {"type": "Syllables"}}}),
     )
