@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from repokit.formats.tensors import FLOATS
 from repokit.linter.fix import DeleteFile, Edit, EditTensors, Fix, RebuildIndex, SetJson
-from repokit.linter.rules.index import complete, parameters, single_of, strangers
+from repokit.linter.rules.index import single_of, strangers
+from repokit.linter.rules.index_totals import complete, parameters
 from repokit.printable import count, printable
 
 if TYPE_CHECKING:
