@@ -11,7 +11,6 @@ from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
 
 from repokit.errors import InputError, MalformedFile
 from repokit.formats.ggml_types import GGML_TYPES
@@ -21,7 +20,6 @@ from repokit.repo.pickles import left_by_training
 from repokit.repo.source import Kind
 from repokit.repo.value_stream import CHUNK, opened, stream, works
 from repokit.repo.values import Look, Tensor, TensorValues, extent
-from repokit.schema.manifest import MANIFEST_NAME, Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -123,6 +121,10 @@ class Values:
         Raises:
             MalformedFile: It is not a manifest.
         """
+        from pydantic import ValidationError  # for `--deep` alone
+
+        from repokit.schema.manifest import MANIFEST_NAME, Manifest
+
         document = self._repository.json(MANIFEST_NAME)
         if document is None:
             return {}

@@ -124,13 +124,14 @@ class MisspelledMethod(Rule):
     good = (Example("a method that is newer than we are", {CONFIG: {KEY: {"quant_method": "frobnicate"}}}, "fp8"),)
 
     def check(self, repository: Repository) -> Iterator[Finding]:
-        from repokit.schema.quantization_methods import METHODS
-
         declared = quantization(repository).declared
         method = None if declared is None else declared.config.string("quant_method")
+        if declared is None or method is None:
+            return
+        from repokit.schema.quantization_methods import METHODS  # Pydantic models, which few repositories need
+
         known = sorted({*METHODS, *DTYPES})
-        meant = None if method is None or method in known else meant_by(method, known)
-        if declared is not None and meant is not None:
+        if method not in known and (meant := meant_by(method, known)) is not None:
             place = declared.config.at("quant_method")
             yield self.finding(CONFIG, f"is {printable(method, 40)!r}", place=place, hint=f'"{meant}"')
 
