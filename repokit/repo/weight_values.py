@@ -11,7 +11,6 @@ from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING
 
-
 from repokit.errors import InputError, MalformedFile
 from repokit.formats.ggml_types import GGML_TYPES
 from repokit.formats.tensors import FLOATS
