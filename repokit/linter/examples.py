@@ -28,8 +28,8 @@ class _Delete:
 
 DELETE: Final = _Delete()  # removes a key from a JSON object; None sets it to null
 
-# New content; None: the file is not there; a mapping: merged into the JSON object; a callable: edits the bytes;
-# a Kind: an entry that is no regular file.
+# New content; None: the file is not there; a mapping: merged into the JSON object; a callable: edits the bytes, or
+# makes them; a Kind: an entry that is no regular file.
 Change = bytes | str | None | Mapping[str, Any] | Callable[[bytes], bytes] | Kind
 
 
@@ -71,7 +71,7 @@ class Example:
             elif isinstance(change, Mapping):
                 files[path] = dumps(merged(json.loads(files.get(path, b"{}")), change))
             else:
-                files[path] = change(files[path])
+                files[path] = change(files.get(path, b""))
         return files
 
 

@@ -67,7 +67,7 @@ class ExpandingText(Rule):
     bad = (
         Example(
             "a config of two million blanks",
-            {"model.keras": zipped({"config.json": b"{" + b" " * 2_000_000 + b"}", "metadata.json": b"{}"})},
+            {"model.keras": lambda _: zipped({"config.json": b"{" + b" " * 2_000_000 + b"}", "metadata.json": b"{}"})},
         ),
     )
     good = (Example("a config", {"model.keras": zipped({"config.json": json.dumps(DENSE).encode()})}),)
@@ -87,7 +87,10 @@ class ExpandingMember(Rule):
     since = "0.2"
     reads = Reads.HEADERS
     bad = (
-        Example("an array of zeros", {"mask.npz": zipped({"mask.npy": npy("|u1", (2_000_000,), bytes(2_000_000))})}),
+        Example(
+            "an array of zeros",
+            {"mask.npz": lambda _: zipped({"mask.npy": npy("|u1", (2_000_000,), bytes(2_000_000))})},
+        ),
     )
     good = (Example("a small array", {"mask.npz": zipped({"mask.npy": npy("|u1", (2000,), bytes(2000))})}),)
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from repokit.formats.strict_json import dumps
 from repokit.linter.examples import Example
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
@@ -95,13 +96,11 @@ _MOST: Final = 64 * 1024 * 1024
 
 def manifest_of(content: dict[str, bytes]) -> bytes:
     """A manifest of these files, for the examples."""
-    from repokit.schema.manifest import Manifest, ManifestFile
-
-    files = tuple(
-        ManifestFile(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest(), origin="source")
+    files = [
+        {"path": path, "size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "origin": "source"}
         for path, data in sorted(content.items())
-    )
-    return Manifest(version=1, created_by="repokit 0.1.0", files=files).render()
+    ]
+    return dumps({"version": 1, "created_by": "repokit 0.1.0", "files": files})
 
 
 _BUILT: Final = b'{"max_new_tokens": 8}'
