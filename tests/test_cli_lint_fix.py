@@ -151,6 +151,12 @@ def test_a_manifest_goes_on_being_true(run: Run, defective: Path) -> None:
     assert cli.run(["verify", str(defective)]) == 0
 
 
+def test_an_empty_target_is_not_the_current_directory(run: Run, defective: Path, monkeypatch) -> None:
+    monkeypatch.chdir(defective)
+    before = contents(defective)
+    assert (cli.run(["lint", "", "--fix"]), contents(defective)) == (2, before)
+
+
 # ---------------------------------------------------------------- --diff
 
 
@@ -208,7 +214,7 @@ def test_a_report_counts_what_can_be_fixed(run: Run, defective: Path) -> None:
 
 
 def test_a_report_says_it_at_the_finding(run: Run, defective: Path) -> None:
-    assert "    fix   delete it [--fix]\n" in run(defective).out
+    assert "    fix   remove _name_or_path [--fix]\n" in run(defective).out
 
 
 def test_a_clean_report_speaks_of_no_fixes(run: Run, tmp_path: Path) -> None:

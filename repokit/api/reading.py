@@ -54,6 +54,8 @@ def open_repository(target: str | Path, *, token: str | None = None, progress: P
         UsageError: The target is a file, or an address that leads elsewhere.
         RevisionNotFound, NotAuthorized, HubUnreachable: The Hub does not give it.
     """
+    if not str(target):  # a variable that was not set; Path("") would be the current directory
+        raise UsageError("the target is empty", hint="name a directory; . is the current one")
     path = Path(target)
     if _exists(path) and path.is_dir():
         return Repository(Directory(path, label=str(target)))

@@ -82,7 +82,9 @@ def marked(repository: Repository, report: Report, rules: Iterable[Rule] = RULES
 
 def _marked(repository: Repository, finding: Finding, rule: Rule | None) -> Finding:
     fix = None if rule is None else _proposal(repository, finding, rule)[0]
-    return finding if rule is None or fix is None or not fix.edits else replace(finding, fixable=rule.fixes)
+    if rule is None or fix is None or not fix.edits:
+        return finding
+    return replace(finding, fixable=rule.fixes, hint=fix.title)  # what will be done, where repokit does it
 
 
 def _proposal(repository: Repository, finding: Finding, rule: Rule) -> tuple[Fix | None, str | None]:
@@ -276,9 +278,9 @@ def still_said(before: Report, after: Report, meant: Collection[Finding]) -> str
 
     Their number is looked at too: a place in an array moves when an item before it goes.
     """
-    left = {replace(finding, fixable=None) for finding in after.findings}
+    left = {replace(finding, fixable=None, hint=None) for finding in after.findings}
     for finding in meant:
-        if replace(finding, fixable=None) in left:
+        if replace(finding, fixable=None, hint=None) in left:
             return f"{finding.code} still speaks of {printable(finding.path)}{_BUG}"
     had, have = _number(before.findings), _number(after.findings)
     for (code, path), number in _number(meant).items():

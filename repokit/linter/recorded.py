@@ -28,6 +28,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self._digests: dict[Assembled, str] = {}
+        self._bases: dict[str, str] = {}  # of files as they were, by path
 
     def recorded(self, overlay: Overlay) -> Overlay:
         """The overlay with a manifest that names its files as they are; the same where the base has no manifest."""
@@ -41,17 +42,34 @@ class Recorder:
             files = sorted(self._files(overlay, manifest), key=lambda file: file.path)
         except ValueError:  # a name that no manifest may hold
             return overlay
+        if files == list(manifest.files):
+            return overlay
         return overlay.with_file(_NAME, manifest.model_copy(update={"files": tuple(files)}).render())
 
     def _files(self, overlay: Overlay, manifest: Manifest) -> Iterator[ManifestFile]:
         from repokit.operations import KEPT
         from repokit.schema.manifest import ManifestFile
 
-        yield from (file for file in manifest.files if file.path not in overlay.changed)
+        # What somebody had changed before is not vouched for: its entry stays as it is, and goes on not to match.
+        edited = [file for file in manifest.files if overlay.changed.get(file.path) is not None]
+        stale = {file.path for file in edited if not self._built(overlay, file)}
+        yield from (file for file in manifest.files if file.path not in overlay.changed or file.path in stale)
         for path, content in overlay.changed.items():
-            if content is not None and path != _NAME:
+            if content is not None and path != _NAME and path not in stale:
                 size = overlay.entries()[path].size
                 yield ManifestFile(path=path, size=size, sha256=self._sha256(overlay, path), origin=KEPT)
+
+    def _built(self, overlay: Overlay, file: ManifestFile) -> bool:
+        """Whether a file of the base is the one that the manifest names."""
+        entry = overlay.base.entries().get(file.path)
+        if entry is None or entry.size != file.size:
+            return False
+        if file.path not in self._bases:
+            digest = hashlib.sha256()
+            for offset in range(0, entry.size, _CHUNK):
+                digest.update(overlay.base.read(file.path, offset, _CHUNK))
+            self._bases[file.path] = digest.hexdigest()
+        return self._bases[file.path] == file.sha256
 
     def _sha256(self, overlay: Overlay, path: str) -> str:
         content = overlay.changed[path]

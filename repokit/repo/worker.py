@@ -18,6 +18,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from repokit.errors import InputError
 from repokit.repo.worker_process import ChildProcess, Lost
 
 if TYPE_CHECKING:
@@ -204,12 +205,21 @@ class Worker:
         return child.ask(request, payload, seconds=limits.wall_seconds + 2 * extra, largest=12 * limits.output + 2**20)
 
     def _ready(self, module: str) -> ChildProcess:
-        """The child, running, with the module imported."""
-        if self._child is None or not self._child.alive:
+        """The child, running, with the module imported; nothing of a repository has reached it yet.
+
+        Raises:
+            InputError: It does not start: that says nothing about a template or a tokenizer.
+        """
+        try:
+            if self._child is None or not self._child.alive:
+                self.close()
+                self._child = ChildProcess()
+                self.starts += 1
+            self._child.prepare(module, self.limits.start_seconds)
+        except Lost as lost:
             self.close()
-            self._child = ChildProcess()
-            self.starts += 1
-        self._child.prepare(module, self.limits.start_seconds)
+            what = f"templates and tokenizers could not be tried: {lost}"
+            raise InputError(what, why="what was not tried may be broken") from lost
         return self._child
 
 

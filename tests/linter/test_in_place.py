@@ -287,6 +287,12 @@ def test_a_manifest_keeps_the_records_of_the_others(built: Overlay) -> None:
     assert {**after, "LICENSE": before["LICENSE"]} == before
 
 
+def test_a_manifest_does_not_vouch_for_what_was_edited_before(root: Path, built: Overlay) -> None:
+    (root / "LICENSE").write_bytes(b"edited by hand")
+    fixed = Recorder().recorded(Overlay(Directory(root)).with_file("LICENSE", b"edited, and fixed"))
+    assert fixed.changed.keys() == {"LICENSE"}
+
+
 def test_without_a_fix_a_manifest_stays(built: Overlay) -> None:
     assert Recorder().recorded(built).changed == {}
 

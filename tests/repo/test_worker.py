@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from repokit.errors import InputError
 from repokit.repo import worker_process
 from repokit.repo.worker import Kind, Limits, TemplateProblem, Worker
 
@@ -218,11 +219,10 @@ def test_a_child_that_dies_of_a_signal_is_a_crash_that_names_it(tmp_path, monkey
         assert betrayed.compile("") == TemplateProblem("crash", "the child process ended with SIGSEGV")
 
 
-def test_a_child_that_cannot_be_started_is_a_result(monkeypatch):
+def test_a_child_that_cannot_be_started_says_nothing_of_a_template(monkeypatch):
     monkeypatch.setattr(sys, "executable", str(Path(os.sep, "no", "such", "python")))
-    problem = Worker().compile("")
-    assert problem is not None
-    assert problem.kind == "crash"
+    with pytest.raises(InputError, match="could not be started"):
+        Worker().compile("")
 
 
 def child_file(worker, name):

@@ -45,6 +45,13 @@ def folder_in(root: Path, target: Path) -> str | None:
     return "" if folder == "." else folder
 
 
+def worded(finding: Finding, limit: int = 400) -> str:
+    """The message, behind the key that it speaks of where it does not name it: a line alone does not say which."""
+    place = finding.place or ""
+    is_key = place.startswith("/") and place.rpartition("/")[2] not in finding.message
+    return printable(f"{place} {finding.message}" if is_key else finding.message, limit)
+
+
 def lines_of(finding: Finding) -> list[str]:
     """The finding in words, a line each: what, which, why, what to do."""
     place = f" ({printable(finding.place, 400)})" if finding.place else ""

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from repokit.linter.finding import Severity
-from repokit.linter.reporters.context import counted, gaps
+from repokit.linter.reporters.context import counted, gaps, worded
 from repokit.printable import count, printable, some
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _row(finding: Finding, locate: Locate, context: Context) -> str:
         where += f" {_code(finding.place, 120)}"
     names = f" ({escaped(some(finding.names, 3), 400)})" if len(finding.names) > 1 else ""
     word = f"**{finding.severity.word}**" if finding.severity is Severity.ERROR else finding.severity.word
-    return f"| {word} | {where} | {finding.code} {finding.name}: {escaped(finding.message, 400)}{names} |"
+    return f"| {word} | {where} | {finding.code} {finding.name}: {escaped(worded(finding), 400)}{names} |"
 
 
 def _detail(finding: Finding) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from repokit.linter.finding import Severity
 from repokit.linter.fix import Safety
-from repokit.linter.reporters.context import by_reason, inert, silenced
+from repokit.linter.reporters.context import by_reason, inert, silenced, worded
 from repokit.printable import count, printable, some
 
 if TYPE_CHECKING:
@@ -37,13 +37,14 @@ def _joined(report: Report, lines: list[str], style: Style) -> str:
 
 
 def _finding(finding: Finding, locate: Locate, style: Style) -> Iterator[str]:
-    where = printable(finding.path, 400)
+    where, message = printable(finding.path, 400), printable(finding.message, 400)
     if place := locate(finding):
+        message = worded(finding)
         where += ":" + ":".join(str(number) for number in place if number is not None)
     elif finding.place:
         where += f" {printable(finding.place)}"
     severity = finding.severity.word
-    yield f"{style(where, 'path')}: {style(severity, severity)} {finding.code} {printable(finding.message, 400)}"
+    yield f"{style(where, 'path')}: {style(severity, severity)} {finding.code} {message}"
     if len(finding.names) > 1:
         yield f"    {style('names', 'dim')} {some(finding.names, limit=5)}"
     if finding.why:

@@ -203,7 +203,7 @@ class MisshapenAdapter(Rule):
 
     code = "ADP115"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example(

@@ -32,7 +32,7 @@ class AdapterBesideModel(Rule):
 
     code = "ADP110"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example(
@@ -73,7 +73,7 @@ class AdapterAsModel(Rule):
 
     code = "ADP201"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     fixes = Safety.SAFE
     bad = (Example("the card of the base", {README: lambda card: card.replace(b": peft", b": transformers")}, "lora"),)
@@ -100,7 +100,7 @@ class UnusableRank(Rule):
 
     code = "ADP111"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     fixes = Safety.UNSAFE
     bad = (
@@ -146,7 +146,7 @@ class UnmatchedPattern(Rule):
 
     code = "ADP202"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     fixes = Safety.UNSAFE
     bad = (Example("a module that was not adapted", {ADAPTER_CONFIG: {"alpha_pattern": {"k_proj": 16}}}, "lora"),)
@@ -184,7 +184,7 @@ class NotAnAdapterConfig(Rule):
 
     code = "ADP112"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     fixes = Safety.SAFE
     bad = (
@@ -237,7 +237,7 @@ class LegacyAdapterKey(Rule):
 
     code = "ADP113"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     fixes = Safety.SAFE
     bad = (Example("written before 0.3", {ADAPTER_CONFIG: {"enable_lora": None, "merge_weights": False}}, "lora"),)
@@ -264,7 +264,7 @@ class RefusedAdapterValue(Rule):
 
     code = "ADP114"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     fixes = Safety.SAFE
     bad = (
@@ -303,7 +303,7 @@ class MisspelledAdapterKey(Rule):
 
     code = "ADP203"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     fixes = Safety.UNSAFE
     bad = (Example("a letter too few", {ADAPTER_CONFIG: {"lora_alpa": 16, "lora_alpha": DELETE}}, "lora"),)
@@ -337,9 +337,8 @@ class NewerAdapterKey(Rule):
 
     code = "ADP301"
     severity = Severity.NOTE
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
-    fixes = Safety.UNSAFE
     bad = (Example("written by PEFT 0.14", {ADAPTER_CONFIG: {"eva_config": None, "exclude_modules": None}}, "lora"),)
     good = (
         Example(
@@ -358,11 +357,6 @@ class NewerAdapterKey(Rule):
                 hint = "delete them, for readers with an older PEFT"
                 yield self.finding(config.path, message, names=keys, place=config.at(keys[0]), hint=hint)
 
-    def fix(self, repository: Repository, finding: Finding) -> Fix | None:
-        from repokit.linter.fixes.adapter import without_keys
-
-        return without_keys(repository, finding)
-
 
 class UnknownAdapterType(Rule):
     """The method of an adapter is not one that this version knows.
@@ -372,7 +366,7 @@ class UnknownAdapterType(Rule):
 
     code = "ADP302"
     severity = Severity.NOTE
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("a method of a later PEFT", {ADAPTER_CONFIG: {"peft_type": "FROBNICATE"}}, "lora"),)
     good = (Example("LoRA", base="lora"),)

@@ -37,7 +37,7 @@ class UnprefixedKey(Rule):
 
     code = "ADP106"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     fixes = Safety.UNSAFE
     bad = (
@@ -71,7 +71,7 @@ class AdapterNameInKey(Rule):
 
     code = "ADP107"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     fixes = Safety.SAFE
     bad = (
@@ -111,7 +111,7 @@ class WrongModuleLevel(Rule):
 
     code = "ADP108"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     fixes = Safety.UNSAFE
     bad = (
@@ -157,7 +157,7 @@ class RenamedVisionModel(Rule):
 
     code = "ADP109"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     fixes = Safety.UNSAFE
     bad = (

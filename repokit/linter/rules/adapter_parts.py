@@ -41,7 +41,7 @@ class UnsavedModule(Rule):
 
     code = "ADP150"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example("embedding and head", {ADAPTER_CONFIG: {"modules_to_save": ["embed_tokens", "lm_head"]}}, "lora"),
@@ -82,7 +82,7 @@ class UnreadFactor(Rule):
 
     code = "ADP151"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example("layers that are not transformed", {ADAPTER_CONFIG: {"layers_to_transform": [0]}}, "lora"),

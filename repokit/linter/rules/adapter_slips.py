@@ -25,7 +25,7 @@ class MisspelledAdapterType(Rule):
 
     code = "ADP130"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("a letter too many", {ADAPTER_CONFIG: {"peft_type": "LORAX"}}, "lora"),)
     good = (
@@ -54,7 +54,7 @@ class IdleAdapter(Rule):
 
     code = "ADP230"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("zero", {ADAPTER_CONFIG: {"lora_alpha": 0}}, "lora"),)
     good = (Example("small", {ADAPTER_CONFIG: {"lora_alpha": 1}}, "lora"),)
@@ -75,7 +75,7 @@ class UnusableAdapterValue(Rule):
 
     code = "ADP131"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("no scale", {ADAPTER_CONFIG: {"lora_alpha": None}}, "lora"),
@@ -108,7 +108,7 @@ class MissingAdapterConfig(Rule):
 
     code = "ADP132"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.LISTING
     bad = (Example("it was not uploaded", {ADAPTER_CONFIG: None}, "lora"),)
     good = (Example("both are there", base="lora"),)

@@ -44,7 +44,7 @@ class PartlyFilledAdapter(Rule):
 
     code = "ADP120"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TENSORS
     bad = (
         Example("the rows of one process of eight", {ADAPTER: zero_rows(1, 8, B)}, "lora"),
@@ -111,7 +111,7 @@ class UntrainedAdapter(Rule):
 
     code = "ADP320"
     severity = Severity.NOTE
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TENSORS
     bad = (Example("saved before the first step", {ADAPTER: zeroed(B)}, "lora"),)
     good = (

@@ -62,7 +62,7 @@ class ExpandingText(Rule):
 
     code = "FIL150"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example(
@@ -84,7 +84,7 @@ class ExpandingMember(Rule):
 
     code = "FIL250"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example(
@@ -121,7 +121,7 @@ class MisdeclaredArray(Rule):
 
     code = "FIL151"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example("a million times a million", {"mean.npz": zipped({"mean.npy": npy("<f4", (10**6, 10**6), b"1234")})}),
@@ -146,7 +146,7 @@ class PickledArray(Rule):
 
     code = "FIL152"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (Example("a vocabulary as an array", {"vocab.npz": zipped({"vocab.npy": npy("|O", (2,), b"\x80\x04.")})}),)
     good = (Example("texts of one length", {"vocab.npz": zipped({"vocab.npy": npy("|S2", (2,), b"abcd")})}),)
@@ -169,7 +169,7 @@ class EscapingMember(Rule):
 
     code = "FIL251"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example("a way up", {"data.zip": zipped({"../../notes.txt": b"x"})}),
@@ -194,7 +194,7 @@ class NestedArchive(Rule):
 
     code = "FIL252"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (Example("six deep", {"data.zip": nested(6)}),)
     good = (Example("one in another", {"data.zip": nested(2)}),)
@@ -213,7 +213,7 @@ class KerasLambda(Rule):
 
     code = "SEC252"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (Example("a Lambda layer", {"model.keras": zipped({"config.json": json.dumps(LAMBDA).encode()})}),)
     good = (Example("layers of Keras", {"model.keras": zipped({"config.json": json.dumps(DENSE).encode()})}),)

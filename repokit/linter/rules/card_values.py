@@ -86,7 +86,7 @@ class InvalidRepositoryId(Rule):
     severity = Severity.ERROR
     since = "0.1"
     reads = Reads.TEXT
-    fixes = Safety.SAFE
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "a folder of the training machine", {README: with_lines("base_model: /home/u/llama\n", drop="base_model")}

@@ -210,7 +210,7 @@ class UnreadValueHead(Rule):
 
     code = "WGT150"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example(

@@ -47,7 +47,7 @@ class MismatchedProjection(Rule):
 
     code = "CFG150"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example("the projection of a larger model", projected(columns=32, stored=(8, 32))),
@@ -88,7 +88,7 @@ class MismatchedPooling(Rule):
 
     code = "CFG250"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("the pooling of a larger model", projected(24, 24, 8, (8, 24))),)
     good = (Example("the width of the model", projected()),)
@@ -114,7 +114,7 @@ class OverlongSequence(Rule):
 
     code = "CFG251"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     fixes = Safety.SAFE
     bad = (Example("longer than the table", {**projected(), SETTINGS: '{"max_seq_length": 512}'}),)

@@ -48,7 +48,7 @@ class OtherAppendedToken(Rule):
 
     code = "GGF150"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example(
@@ -96,7 +96,7 @@ class DoubledGgufBos(Rule):
 
     code = "GGF250"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (Example("both add it", {MODEL: gguf_edited({ADD_BOS: True, TEMPLATE: "{{ bos_token }}" + CHAT})}, "gguf"),)
     good = (
@@ -143,7 +143,7 @@ class MisnamedGguf(Rule):
 
     code = "GGF350"
     severity = Severity.NOTE
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example("a file that was copied", {"example-Q8_0.gguf": gguf_edited({TYPE: 15})(gguf()[MODEL])}, "gguf"),

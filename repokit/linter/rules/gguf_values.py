@@ -57,7 +57,7 @@ class ZeroGgufSize(Rule):
 
     code = "GGF140"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (Example("no heads", {MODEL: gguf_edited({"llama.attention.head_count": 0})}, "gguf"),)
     good = (Example("sizes", base="gguf"),)
@@ -78,7 +78,7 @@ class ForeignGgufRole(Rule):
 
     code = "GGF141"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example("an id too far", {MODEL: gguf_edited({"tokenizer.ggml.bos_token_id": 2})}, "gguf"),
@@ -108,7 +108,7 @@ class MisspelledGgufVocabulary(Rule):
 
     code = "GGF142"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (Example("a letter too many", {MODEL: gguf_edited({"tokenizer.ggml.model": "gpt2x"})}, "gguf"),)
     good = (Example("a pre-tokenizer of a later version", {MODEL: gguf_edited({PRE: "frobnicate"})}, "gguf"),)
@@ -131,7 +131,7 @@ class ImpossibleTokenType(Rule):
 
     code = "GGF143"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (Example("a type of nothing", {MODEL: gguf_edited({TYPE: [0, *KINDS[1:]]})}, "gguf"),)
     good = (Example("types from 1 to 6", base="gguf"),)
@@ -151,7 +151,7 @@ class MisspelledGgufTensor(Rule):
 
     code = "GGF144"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example(
@@ -181,7 +181,7 @@ class UnnamedGgufRole(Rule):
 
     code = "GGF240"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (Example("no beginning", {MODEL: gguf_edited({"tokenizer.ggml.bos_token_id": None})}, "gguf"),)
     good = (Example("a key for each", base="gguf"),)
@@ -206,7 +206,7 @@ class OrdinaryGgufRole(Rule):
 
     code = "GGF241"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (Example("a type of another vocabulary", {MODEL: gguf_edited({TYPE: [1, *KINDS[1:]]})}, "gguf"),)
     good = (Example("a role for a special token", base="gguf"),)
@@ -230,7 +230,7 @@ class UnreachableGgufToken(Rule):
 
     code = "GGF242"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (Example("a merge was lost", {MODEL: gguf_edited({MERGES: ["a s", "e r"]})}, "gguf"),)
     good = (Example("a merge for each", base="gguf"),)
@@ -254,7 +254,7 @@ class MissingGgufTemplate(Rule):
 
     code = "GGF243"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (Example("it was not converted", {MODEL: gguf_edited({"tokenizer.chat_template": None})}, "gguf"),)
     good = (Example("a template", base="gguf"),)
@@ -276,7 +276,7 @@ class MissingGgufFile(Rule):
 
     code = "GGF244"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("the upload failed", {MODEL: None}, "gguf"),

@@ -30,7 +30,7 @@ class ContradictedSize(Rule):
 
     code = "CRD250"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example("the variant of a sibling", identity=Identity(variant="7b-instruct")),
@@ -70,7 +70,7 @@ class ContradictedFamily(Rule):
 
     code = "CRD251"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example(
@@ -118,7 +118,7 @@ class OtherModelName(Rule):
 
     code = "CRD252"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example(
@@ -159,7 +159,7 @@ class OwnBase(Rule):
 
     code = "CRD253"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("a base of itself", identity=Identity(repo="example/base")),
@@ -192,7 +192,7 @@ class ContradictedRelation(Rule):
 
     code = "CRD254"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example("a word that the Hub does not know", {README: with_lines("base_model_relation: finetuned\n")}),
@@ -255,7 +255,7 @@ class ContradictedTask(Rule):
 
     code = "CRD255"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example(

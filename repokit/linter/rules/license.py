@@ -101,7 +101,7 @@ class NewerLicense(Rule):
 
     code = "LIC351"
     severity = Severity.NOTE
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("a Llama of tomorrow", {README: with_lines("license: llama5\n", drop="license")}),)
     good = (Example("a version that is known"),)

@@ -44,7 +44,7 @@ class ContradictedLicense(Rule):
 
     code = "LIC250"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("the text of the base model stayed", licensed("mit")),
@@ -81,7 +81,7 @@ class RelicensedBase(Rule):
 
     code = "LIC251"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("a Llama as Apache", licensed("apache-2.0", "meta-llama/Llama-3.1-8B-Instruct")),
@@ -117,7 +117,7 @@ class MissingAttribution(Rule):
 
     code = "LIC350"
     severity = Severity.NOTE
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("neither", licensed("llama3.1", "meta-llama/Llama-3.1-8B", LLAMA)),

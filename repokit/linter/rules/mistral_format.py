@@ -76,7 +76,7 @@ class ContradictedParams(Rule):
 
     code = "WGT154"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example("a layer was lost", in_its_format(layers=1)),
@@ -125,7 +125,7 @@ class DivergingParams(Rule):
 
     code = "CFG252"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example(

@@ -25,7 +25,7 @@ class NewerDtype(Rule):
 
     code = "CFG350"
     severity = Severity.NOTE
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("a type of a later torch", {CONFIG: {"dtype": "float6_e3m2fn"}}),)
     good = (Example("a type that torch has"),)

@@ -33,7 +33,7 @@ class MissingExternalData(Rule):
 
     code = "WGT151"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example("the data was not uploaded", {MODEL: onnx_model((DATA, 64))}),
@@ -81,7 +81,7 @@ class MissingOnnxModel(Rule):
 
     code = "WGT152"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("weights of another format", {README: with_lines("tags:\n- transformers.js\n")}),
@@ -121,7 +121,7 @@ class UnannouncedExternalData(Rule):
 
     code = "WGT350"
     severity = Severity.NOTE
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example(

@@ -54,7 +54,7 @@ class ContradictingVocabulary(Rule):
 
     code = "CFG152"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("special tokens in another order", in_its_format(files={TEKKEN: of_mistral(**{"</s>": 3})})),
@@ -94,7 +94,7 @@ class ContradictingMerges(Rule):
 
     code = "CFG153"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("the merges of another tokenizer", {MERGES_TXT: "#version: 0.2\na s\nu s\ne r\n"}),
@@ -139,7 +139,7 @@ class MissizedTekken(Rule):
 
     code = "CFG253"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("a vocabulary of an earlier model", in_its_format(files={TEKKEN: of_mistral(size=31)})),)
     good = (Example("as many as rows", in_its_format(files={TEKKEN: of_mistral()})),)

@@ -78,7 +78,7 @@ class DifferingPickledCopy(Rule):
 
     code = "FIL109"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example(
@@ -112,7 +112,7 @@ class ExecutingPickle(Rule):
 
     code = "SEC103"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example("a payload before the weights", {SINGLE: None, BIN: _ATTACK}, also=("FIL203",)),
@@ -143,7 +143,7 @@ class UnknownGlobal(Rule):
 
     code = "SEC202"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example(

@@ -40,7 +40,7 @@ class MismatchedNetwork(Rule):
 
     code = "WGT153"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (Example("the config of the model for inpainting", unet(columns=9)),)
     good = (Example("the same number of channels", unet()),)
@@ -82,7 +82,7 @@ class OtherComponentClass(Rule):
 
     code = "CFG254"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("the network of another pipeline", unet(kind="UNet3DConditionModel")),)
     good = (

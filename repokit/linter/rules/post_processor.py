@@ -41,7 +41,7 @@ class MisnumberedPostProcessor(Rule):
 
     code = "TOK142"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("an id of another vocabulary", around([BEGIN, TEXT, END], begin=7)),
@@ -88,7 +88,7 @@ class LopsidedTemplate(Rule):
 
     code = "TOK143"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("the end twice", around([BEGIN, TEXT, END, END])),
@@ -118,7 +118,7 @@ class MissingEnds(Rule):
 
     code = "TOK244"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("no post-processor", ENCODER | {TOKENIZER_CONFIG: {"cls_token": "<s>", "sep_token": "</s>"}}),)
     good = (
@@ -148,7 +148,7 @@ class HalfReadPostProcessor(Rule):
 
     code = "TOK148"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example(

@@ -44,7 +44,7 @@ class MissingProcessorPart(Rule):
 
     code = "PRC170"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("the image processor was not saved", {PROCESSOR: LLAVA}),
@@ -91,7 +91,7 @@ class UnknownMediaToken(Rule):
 
     code = "PRC171"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("another spelling", {PROCESSOR: {**LLAVA, "image_processor": SIGLIP, "image_token": "<image>"}}),
@@ -125,7 +125,7 @@ class MissingProcessorSetting(Rule):
 
     code = "PRC172"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example(
@@ -169,7 +169,7 @@ class MismatchedImageTokens(Rule):
 
     code = "PRC173"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example(

@@ -41,7 +41,7 @@ class MismatchedImageSize(Rule):
 
     code = "PRC150"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("the processor of a smaller model", vit({**IMAGE_PROCESSOR, "size": {"height": 4, "width": 4}})),
@@ -140,7 +140,7 @@ class MismatchedSpectrogram(Rule):
 
     code = "PRC151"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example(

@@ -44,7 +44,7 @@ class NullSwitch(Rule):
 
     code = "PRC270"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("a size for nothing", vit({**WHOLE, "do_resize": None})),)
     good = (
@@ -81,7 +81,7 @@ class MissingImageSize(Rule):
 
     code = "PRC271"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example(
@@ -158,7 +158,7 @@ class ImplausibleSound(Rule):
 
     code = "PRC272"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("a rate that nobody records at", of_sound(sampling_rate=16001, chunk_length=None, n_samples=None)),
@@ -196,7 +196,7 @@ class ContradictorySpectrogram(Rule):
 
     code = "PRC273"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("another length of a chunk", of_sound(chunk_length=20)),
@@ -235,7 +235,7 @@ class PillowFilter(Rule):
 
     code = "PRC274"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("the filter box", vit({**WHOLE, "resample": 4})),)
     good = (Example("lanczos, which is replaced", vit({**WHOLE, "resample": 1})),)

@@ -42,7 +42,7 @@ class DisguisedProgram(Rule):
 
     code = "SEC150"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("as a table", {"table.csv": ELF}),)
     good = (
@@ -85,7 +85,7 @@ class CompiledLibrary(Rule):
 
     code = "SEC250"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.LISTING
     bad = (
         Example("operations of one's own", {"custom_ops.so": ELF}),
@@ -116,7 +116,7 @@ class UnaskedCode(Rule):
 
     code = "SEC251"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.LISTING
     bad = (
         Example("of pytest", {"conftest.py": "import os\n"}),
@@ -142,7 +142,7 @@ class UnreferencedCode(Rule):
 
     code = "SEC350"
     severity = Severity.NOTE
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("a script", {"inference/generate.py": "print(1)\n"}),)
     good = (
@@ -169,7 +169,7 @@ class NotebookOutput(Rule):
 
     code = "FIL350"
     severity = Severity.NOTE
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("a notebook as it was left", {"demo.ipynb": notebook({"output_type": "stream", "text": ["2"]})}),)
     good = (Example("a notebook without outputs", {"demo.ipynb": notebook()}),)

@@ -60,7 +60,7 @@ class UndeclaredQuantization(Rule):
 
     code = "QNT101"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example("the config.json of the base", {CONFIG: {KEY: DELETE}}, "gptq"),
@@ -112,7 +112,7 @@ class StaleQuantizationConfig(Rule):
 
     code = "QNT102"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     fixes = Safety.UNSAFE
     bad = (
@@ -175,7 +175,7 @@ class IncompleteModule(Rule):
 
     code = "QNT103"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example("scales were lost", {SINGLE: edited(drop=(f"{QUERY}.scales",))}, "gptq"),
@@ -221,7 +221,7 @@ class ContradictedSkipList(Rule):
 
     code = "QNT104"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     fixes = Safety.UNSAFE
     bad = (
@@ -302,7 +302,7 @@ class UnlistedDraftModules(Rule):
 
     code = "QNT203"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     fixes = Safety.UNSAFE
     bad = (

@@ -32,7 +32,7 @@ class ScaleMismatch(Rule):
 
     code = "QNT105"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     fixes = Safety.UNSAFE
     bad = (
@@ -106,7 +106,7 @@ class GroupSizeMismatch(Rule):
 
     code = "QNT106"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     fixes = Safety.UNSAFE
     bad = (
@@ -168,7 +168,7 @@ class UnannouncedCacheScales(Rule):
 
     code = "QNT108"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example(

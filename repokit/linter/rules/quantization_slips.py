@@ -31,7 +31,7 @@ class MistypedPart(Rule):
 
     code = "QNT130"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example("packed weights in 64 bits", {SINGLE: edited(add={f"{GATE}.qweight": ("I64", (2, 24))})}, "gptq"),
@@ -68,7 +68,7 @@ class MisshapenPackedWeight(Rule):
 
     code = "QNT133"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (Example("a row of bytes", {SINGLE: edited(add={f"{GATE}.weight": ("U8", (1, 192))})}, "bnb4"),)
     good = (Example("a column of bytes", base="bnb4"),)
@@ -90,7 +90,7 @@ class MisspelledQuantizationKey(Rule):
 
     code = "QNT230"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("a letter short", {CONFIG: {KEY: {"desc_act": DELETE, "desc_ct": False}}}, "gptq"),)
     good = (
@@ -118,7 +118,7 @@ class MisspelledMethod(Rule):
 
     code = "QNT132"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("a letter too many", {CONFIG: {KEY: {"quant_method": "gptqq"}}}, "gptq", ("QNT301",)),)
     good = (Example("a method that is newer than we are", {CONFIG: {KEY: {"quant_method": "frobnicate"}}}, "fp8"),)
@@ -145,7 +145,7 @@ class DivergingCopy(Rule):
 
     code = "QNT231"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("one was edited", {CONFIG: {KEY: {"group_size": 16}}}, "mlx"),)
     good = (Example("the same twice", base="mlx"),)
@@ -169,7 +169,7 @@ class UnusableQuantizationValue(Rule):
 
     code = "QNT131"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example("no width", {CONFIG: {KEY: {"bits": None}}}, "gptq"),

@@ -32,7 +32,7 @@ class RefusedQuantizationValue(Rule):
 
     code = "QNT107"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     fixes = Safety.SAFE
     bad = (
@@ -75,7 +75,7 @@ class Bfloat16Awq(Rule):
 
     code = "QNT201"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     fixes = Safety.SAFE
     bad = (Example("the dtype of the base", {CONFIG: {"dtype": "bfloat16"}}, "awq"),)
@@ -104,7 +104,7 @@ class DivergingSideFile(Rule):
 
     code = "QNT202"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     fixes = Safety.UNSAFE
     bad = (
@@ -147,7 +147,7 @@ class UnknownQuantizationMethod(Rule):
 
     code = "QNT301"
     severity = Severity.NOTE
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("a method of someone's own", {CONFIG: {KEY: {"quant_method": "frobnicate"}}}),)
     good = (Example("a method that others read", {CONFIG: {KEY: {"quant_method": "quark"}}}),)
@@ -169,7 +169,7 @@ class RemovedActivationOrder(Rule):
 
     code = "QNT302"
     severity = Severity.NOTE
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("made by an older llm-compressor", {CONFIG: {KEY: {"config_groups": WEIGHTS}}}, "pack-quantized"),)
     good = (

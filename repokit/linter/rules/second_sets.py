@@ -50,7 +50,7 @@ class MissingPickledShard(Rule):
 
     code = "IDX150"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("the second shard was not uploaded", {SINGLE: None, **_PICKLED, _PARTS[1]: None}, also=("FIL203",)),
@@ -73,7 +73,7 @@ class LeftoverIndex(Rule):
 
     code = "IDX350"
     severity = Severity.NOTE
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     fixes = Safety.UNSAFE
     bad = (Example("converted since", {BIN_INDEX: _INDEX_TEXT}),)
@@ -100,7 +100,7 @@ class DifferingVariant(Rule):
 
     code = "IDX151"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.HEADERS
     bad = (
         Example("half of the layers", {FP16: safetensors({n: t for n, t in _HALF.items() if ".layers.1." not in n})}),

@@ -277,7 +277,7 @@ class TiedCopy(Rule):
         tensors = repository.weights.tensors
         wasted = sum(tensors[name].end - tensors[name].begin for name in copies if name in tensors)
         name, source = next(iter(copies.items()))
-        message = f"holds {printable(name, 120)} beside {printable(source, 120)}, which is the same tensor"
+        message = f"holds {printable(name, 120)} beside {printable(source, 120)}, which is to be the same tensor"
         message += f", and {count(len(copies) - 1, 'more copy', 'more copies')}" if len(copies) > 1 else ""
         hint = "save it once, or set tie_word_embeddings to false if the two were trained apart"
         yield self.finding(main(repository), f"{message}: {size(wasted)}", names=list(copies), place=name, hint=hint)

@@ -55,7 +55,7 @@ class UnnamedRole(Rule):
 
     code = "TOK245"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("no end, though generation has one", {TOKENIZER_CONFIG: {"eos_token": None}}),
@@ -89,7 +89,7 @@ class OddTokenFlag(Rule):
 
     code = "TOK248"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("whole words alone", {TOKENIZER_JSON: flagged(3, single_word=True)}),

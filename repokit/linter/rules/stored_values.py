@@ -51,7 +51,7 @@ class ChangedWeightFile(Rule):
 
     code = "FIL120"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TENSORS
     bad = (
         Example(
@@ -94,7 +94,7 @@ class DifferingPickledValues(Rule):
 
     code = "WGT123"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TENSORS
     bad = (
         Example(
@@ -155,7 +155,7 @@ class UnchangedModel(Rule):
 
     code = "WGT222"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TENSORS
     bad = (Example("the weights of the model that --base names", against="single"),)
     good = (

@@ -31,7 +31,7 @@ class OpenTurn(Rule):
 
     code = "TPL240"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("the end was left out", {JINJA: CHATML.replace("<|im_end|>", "")}),
@@ -57,7 +57,7 @@ class JoinedTurns(Rule):
 
     code = "TPL241"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("a line end short", {JINJA: CHATML.replace("<|im_end|>\n", "<|im_end|>")}),)
     good = (

@@ -46,7 +46,7 @@ class LostMessage(Rule):
 
     code = "TPL160"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("only the last message", {JINJA: CHATML.replace("in messages %}", "in messages[-1:] %}")}),
@@ -76,7 +76,7 @@ class UnheardSystemPrompt(Rule):
 
     code = "TPL260"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example(
@@ -107,7 +107,7 @@ class IndistinctRoles(Rule):
 
     code = "TPL261"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("one role for everybody", {JINJA: CHATML.replace("message['role']", "messages[0]['role']")}),)
     good = (
@@ -131,7 +131,7 @@ class MissingGenerationPrompt(Rule):
 
     code = "TPL262"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("the last line was forgotten", {JINJA: CHATML.partition("{% if add_generation_prompt")[0]}),
@@ -163,7 +163,7 @@ class ForeignGenerationPrompt(Rule):
 
     code = "TPL263"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("the user's header", {JINJA: CHATML.replace("assistant\n", "user\n")}),
@@ -193,7 +193,7 @@ class MisspeltVariable(Rule):
 
     code = "TPL264"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("two letters exchanged", {JINJA: CHATML + "{% if add_generation_promtp %}{% endif %}"}),
@@ -224,7 +224,7 @@ class ForgottenToolCall(Rule):
 
     code = "TPL360"
     severity = Severity.NOTE
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example(

@@ -35,9 +35,9 @@ class DifferingTiedCopy(Rule):
 
     code = "WGT122"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TENSORS
-    fixes = Safety.SAFE
+    fixes = Safety.UNSAFE
     bad = (
         Example("a head that was trained apart", {SINGLE: BOTH}, "tied"),
         Example("the flag alone is wrong", {CONFIG: {TIE: True}}),
@@ -72,7 +72,7 @@ class EqualTiedCopy(Rule):
 
     code = "WGT221"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TENSORS
     fixes = Safety.SAFE
     bad = (

@@ -74,7 +74,7 @@ class UnmarkedSpaces(Rule):
 
     code = "TOK141"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("bytes that nothing spells", {TOKENIZER_JSON: {"pre_tokenizer": None}}),
@@ -109,7 +109,7 @@ class UnreadMarks(Rule):
 
     code = "TOK243"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("no decoder", {TOKENIZER_JSON: {"decoder": None}}),
@@ -132,7 +132,7 @@ class ContradictingModelSetting(Rule):
 
     code = "TOK147"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("a suffix of another vocabulary", {TOKENIZER_JSON: {"model": {"end_of_word_suffix": "</w>"}}}),
@@ -164,7 +164,7 @@ class UncasedVocabulary(Rule):
 
     code = "TOK249"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example(

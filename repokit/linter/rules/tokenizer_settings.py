@@ -29,7 +29,7 @@ class UnlistedAddedTokens(Rule):
 
     code = "TOK144"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("the key was lost", {TOKENIZER_JSON: {"added_tokens": DELETE}, JINJA: None}, also=("TOK240", "TPL208")),
@@ -68,7 +68,7 @@ class ImpossibleLength(Rule):
 
     code = "TOK146"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("-1 for no limit", {TOKENIZER_CONFIG: {"model_max_length": -1}}),)
     good = (Example("no limit", {TOKENIZER_CONFIG: {"model_max_length": 10**30}}),)
@@ -89,7 +89,7 @@ class MissingProcessorToken(Rule):
 
     code = "TOK149"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example(
@@ -129,7 +129,7 @@ class MisspeltTokenizerKey(Rule):
 
     code = "TOK246"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     fixes = Safety.UNSAFE
     bad = (
@@ -169,7 +169,7 @@ class MissingTokenizerConfig(Rule):
 
     code = "TOK247"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("it was not uploaded", {TOKENIZER_CONFIG: None}),

@@ -31,7 +31,7 @@ class ExplodingTargets(Rule):
 
     code = "SEC253"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("a repeat of a repeat", {ADAPTER_CONFIG: {"target_modules": r".*(?:\w+)+\.[qv]_proj"}}, "lora"),
@@ -128,7 +128,7 @@ class ImportedClass(Rule):
 
     code = "SEC254"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example(
@@ -185,7 +185,7 @@ class BuiltInInstructions(Rule):
 
     code = "SEC351"
     severity = Severity.NOTE
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example(

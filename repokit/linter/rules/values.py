@@ -40,7 +40,7 @@ class NonFiniteValue(Rule):
 
     code = "WGT120"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TENSORS
     bad = (
         Example("one value of one layer", {SINGLE: planted(NAN, 5, UP)}),
@@ -130,7 +130,7 @@ class ZeroedMatrices(Rule):
 
     code = "WGT121"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TENSORS
     bad = (
         Example(
@@ -173,7 +173,7 @@ class ZeroedMatrix(Rule):
 
     code = "WGT220"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TENSORS
     bad = (
         Example("one matrix", {SINGLE: zeroed(UP)}),
@@ -232,7 +232,7 @@ class ZeroedEndingToken(Rule):
 
     code = "WGT223"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TENSORS
     bad = (
         Example("a row that was never filled", {SINGLE: one_after_another(zero_row(4, HEAD), zero_row(2, HEAD))}),

@@ -56,7 +56,7 @@ class LostMerges(Rule):
 
     code = "TOK140"
     severity = Severity.ERROR
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("the list was emptied", {TOKENIZER_JSON: {"model": {"merges": []}}}),)
     good = (Example("a merge for each of them"),)
@@ -76,7 +76,7 @@ class UnreachableToken(Rule):
 
     code = "TOK240"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (
         Example("a merge was lost", {TOKENIZER_JSON: {"model": {"merges": ["a s", "e r"]}}}),
@@ -102,7 +102,7 @@ class ExchangedTokens(Rule):
 
     code = "TOK241"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("two letters", alphabetical(20, 41)),)
     good = (Example("an order of someone's own"), Example("in order", alphabetical()))
@@ -126,7 +126,7 @@ class MissingRow(Rule):
 
     code = "TOK242"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     reads = Reads.TEXT
     bad = (Example("a letter was deleted", {TOKENIZER_JSON: of_model(lambda model: model["vocab"].pop("b"))}),)
     good = (Example("no gaps"),)
