@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 300  # characters of what a library says
 MOST_TENSORS: Final = 2_000_000  # as many as a skeleton may have
+_NO_MEMORY: Final = re.compile(r"\bbad_alloc\b|can't allocate memory")
 
 
 class NotKnown(Exception):
@@ -65,7 +66,8 @@ def outcome_of(refused: Exception, memory: int) -> tuple[str, str]:
             return "unknown", f"needs {package} for it: pip install {package}"
         case ImportError() | OSError() as cause:  # files of another repository, which are not fetched
             return "unknown", f"needs what is not here: {told(cause)}"
-        case MemoryError() | SystemError():  # a class half made where memory ended says so
+        # A class half made where memory ended is a SystemError; where it ended in C++, torch repeats what that said.
+        case cause if isinstance(cause, MemoryError | SystemError) or _NO_MEMORY.search(str(cause)):
             return "refused", f"gives up on it: took more than {memory >> 20} MB"
         case cause:
             return "refused", f"refuses it: {told(cause)}"
