@@ -18,7 +18,7 @@ from repokit.formats.safetensors import header_bytes
 from repokit.formats.tensors import TensorInfo
 from repokit.linter.examples import lora, sharded, single
 from repokit.linter.examples_values import NAN, planted, zero_rows
-from repokit.linter.rules.stored_values import MANIFEST, manifest_of
+from repokit.linter.rules.misnamed import MANIFEST, manifest_of
 from repokit.repo.value_stream import CHUNK
 from repokit.repo.weights import ADAPTER, SINGLE
 
@@ -73,7 +73,7 @@ def test_half_an_adapter_is_found(command: Run, tmp_path: Path) -> None:
 
 
 def test_a_file_is_held_against_the_manifest(command: Run, tmp_path: Path) -> None:
-    files = {**single(), MANIFEST: manifest_of("single").encode()}
+    files = {**single(), MANIFEST: manifest_of(single())}
     whole = written(tmp_path / "whole", files)
     changed = written(tmp_path / "changed", {**files, SINGLE: files[SINGLE][:-1] + b"\x01"})
     found = [codes(command("lint", folder, "--deep", "--json")) for folder in (whole, changed)]

@@ -98,6 +98,7 @@ def mend(
 
     Raises:
         BuildError: A file is a link, was changed meanwhile, or cannot be written; the directory is as it was.
+            Or a file could not be deleted, which the message says.
     """
     from repokit.linter.fixing import fix
 

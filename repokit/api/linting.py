@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from repokit.api.bases import give_base
 from repokit.api.fixing import Fixes, Mended, at_work, known_files, mend
@@ -16,6 +16,7 @@ from repokit.errors import InputError, InternalError, MissingInput, Stopped, Usa
 from repokit.linter.finding import Finding, Report, Severity
 from repokit.linter.selection import Selection
 from repokit.printable import count, printable, some
+from repokit.repo.directory import Directory
 from repokit.repo.repository import Repository
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from repokit.linter.places import Locate
     from repokit.repo.source import Source
     from repokit.schema.recipe import Recipe
+
+
+# Files of most repositories that the limited child process is asked about.
+TRIED: Final = ("tokenizer.json", "chat_template.jinja")
 
 
 @dataclass(frozen=True)
@@ -97,9 +102,11 @@ def _looked(
     repository: Repository, selection: Selection, *, deep: bool, fixes: Fixes | None, known: Mapping[str, Stamp]
 ) -> Linted:
     """What is found, or what remains of it once it is fixed."""
+    # What rules can fix is said of a directory alone: nothing else can be written to.
+    fixable = isinstance(repository.source, Directory)
     if fixes is None:
-        return _lint(repository, selection, deep=deep)
-    return mend(repository, lambda view: _lint(view, selection, deep=deep), fixes, known)
+        return _lint(repository, selection, deep=deep, fixable=fixable)
+    return mend(repository, lambda view: _lint(view, selection, deep=deep, fixable=fixable), fixes, known)
 
 
 def _check_local(target: str | Path) -> None:
@@ -115,10 +122,12 @@ def _check_local(target: str | Path) -> None:
         raise UsageError("--deep reads every value, and would download all of the weights", hint=hint)
 
 
-def _lint(repository: Repository, selection: Selection, *, deep: bool = False) -> Linted:
+def _lint(repository: Repository, selection: Selection, *, deep: bool = False, fixable: bool = False) -> Linted:
+    if not selection.select and any(repository.has(path) for path in TRIED):
+        repository.worker.warm()  # it imports beside the rules
     from repokit.linter import engine
-    from repokit.linter.fixing import marked
     from repokit.linter.places import locator
+    from repokit.linter.proposals import marked
     from repokit.linter.rule import Reads
     from repokit.linter.rules import RULES
 
@@ -129,7 +138,9 @@ def _lint(repository: Repository, selection: Selection, *, deep: bool = False) -
         raise UsageError("no rule is left to check", hint="select and ignore exclude each other")
     if not deep and all(rule.reads is Reads.TENSORS for rule in wanted):
         raise UsageError("the rules that are selected read values of tensors", hint="add --deep")
-    report = marked(repository, engine.lint(repository, selection, deep=deep))
+    report = engine.lint(repository, selection, deep=deep)
+    if fixable:
+        report = marked(repository, report)
     find = locator(repository)
     lines = {finding: find(finding) for finding in report.findings}
     return Linted(report, lines.get)

@@ -90,6 +90,11 @@ def lint(
     files = reports.files_of(report)
     if statistics:
         reports.check_statistics(chosen)
+    if unsafe_fixes and not (fix or diff):
+        raise UsageError("--unsafe-fixes alone fixes nothing", hint="add --fix or --diff")
+    if diff and (files or statistics or write_baseline is not None):
+        raise UsageError("--diff goes with neither --report, --statistics nor --write-baseline", hint="run them apart")
+    reports.check_folders([*(path for _, path in files), *([] if write_baseline is None else [write_baseline])])
     settings = api.settings_for(target)
     if settings.origin is not None:
         console.stage("settings", f"{settings.origin}, {count(len(settings.selection.waivers), 'waiver')}")

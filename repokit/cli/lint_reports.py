@@ -13,6 +13,8 @@ from repokit.errors import UsageError
 from repokit.printable import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from repokit.api import Linted
     from repokit.errors import RepokitError
     from repokit.linter.reporters.context import Context
@@ -83,6 +85,17 @@ def files_of(values: list[str] | None) -> list[tuple[LintFormat, Path]]:
     if twice := [path for path in paths if paths.count(path) > 1]:
         raise UsageError(f"{printable(twice[0])} is to be written twice", hint="name a file for each --report")
     return files
+
+
+def check_folders(paths: Iterable[Path]) -> None:
+    """Refuses files for which there is no folder, before anything is changed on the way to them.
+
+    Raises:
+        UsageError: There is none.
+    """
+    for path in paths:
+        if not path.parent.is_dir():
+            raise UsageError(f"{printable(path, 400)} cannot be written: there is no such folder", hint="make it first")
 
 
 def _file_of(value: str) -> tuple[LintFormat, Path]:

@@ -33,8 +33,8 @@ _BLOCK: Final = re.compile(r"\A\s*---(?:\r\n|\r|\n)(.*?)(?:\r\n|\r|\n)---[ \t]*(
 # horizontal rule of Markdown.
 _MEANT: Final = re.compile(r"\A\s*---([ \t]*)(?:\r\n|\r|\n)\s*[A-Za-z_][\w-]*[ \t]*:(?:\s|\Z)")
 _BREAK: Final = re.compile(r"\r\n|\r|\n")
-# yaml/reader.py: what YAML allows in a document, escapes aside. A surrogate is not among it.
-_NOT_YAML: Final = re.compile("[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# yaml/reader.py: what YAML allows in a document is all but these, escapes aside; a surrogate is among them.
+_NOT_YAML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 _NO_METADATA: Final = "the Hub reads no metadata from it: no license, no pipeline tag, no base model"
 
 

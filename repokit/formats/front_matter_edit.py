@@ -8,14 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 from repokit.errors import MalformedFile
 from repokit.formats.front_matter import Card, parse_card
-from repokit.formats.front_matter_values import with_values
-
-# The line breaks of front_matter.py. str.splitlines knows more of them, such as U+2028, which YAML text may hold.
-_LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+from repokit.formats.front_matter_values import LINE, with_values
 
 
 def with_metadata(data: bytes, values: Mapping[str, Any], path: str, *, without: Sequence[str] = ()) -> bytes:
@@ -56,7 +53,7 @@ def _differ(metadata: Mapping[str, Any], key: str, value: object) -> bool:
 
 def _precisely(text: str, card: Card, changed: Mapping[str, Any], path: str) -> bytes | None:
     """The card with those values set that can be set alone, comments behind them kept; None where there is none."""
-    lines = _LINE.findall(text)
+    lines = LINE.findall(text)
     opening = next(number for number, line in enumerate(lines) if line.strip() == "---")
     closing = next(number for number, line in enumerate(lines[opening + 1 :], opening + 1) if _closes(line))
     block = "".join(lines[opening + 1 : closing])
@@ -101,7 +98,7 @@ def _edited(text: str, card: Card, changed: Mapping[str, Any], *, at_end: bool) 
         at_end: New keys go behind the others. Before them where the last value is a block of text: a block at the end
             has no line break at its own end, and would get one.
     """
-    lines = _LINE.findall(text)
+    lines = LINE.findall(text)
     opening = next(number for number, line in enumerate(lines) if line.strip() == "---")
     closing = next(number for number, line in enumerate(lines[opening + 1 :], opening + 1) if _closes(line))
     block = _rewritten(lines[opening + 1 : closing], opening + 2, card, changed)

@@ -15,12 +15,12 @@ _SCALARS: Final = (str, int, float)
 
 
 # The line breaks of front_matter.py.
-_LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 def parts(text: str) -> tuple[str, str, str] | None:
     """A card up to its front matter, what stands between the fences, and the rest; None where there are no fences."""
-    lines = _LINE.findall(text)
+    lines = LINE.findall(text)
     fences = [number for number, line in enumerate(lines) if line.rstrip() == "---"][:2]
     if len(fences) < 2 or any(line.strip() for line in lines[: fences[0]]):
         return None
@@ -65,7 +65,7 @@ def without_equal_keys(block: str) -> tuple[str, list[str]] | None:
 
 def _belonging_to_the_next(region: str) -> str:
     """The comment and blank lines at the end of a key's lines."""
-    lines = _LINE.findall(region)
+    lines = LINE.findall(region)
     kept = len(lines)
     while kept > 1 and (not lines[kept - 1].strip() or lines[kept - 1].startswith("#")):
         kept -= 1

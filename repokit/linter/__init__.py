@@ -9,6 +9,7 @@ examples    known-good repositories in memory, and the changes that break them; 
 selection   which rules run, which findings count
 baseline    findings that are known
 fix         what a fix is: edits, as data; fixes/: those that take more than a line, one module a family
+proposals   which findings have a fix, and what it is called
 editing     edits carried out on a view; fixing: in rounds, each held against the lint after it; recorded: the manifest
             of a build that is fixed; difference: what would change; in_place: carries it out in a directory
 engine      runs the rules, keeps count of what could not be checked

@@ -36,7 +36,7 @@ class Finding:
         why: Which reader breaks, or who is bitten.
         names: All that the message speaks of: 300 missing tensors are one finding with 300 names.
         hint: What to do next, where the rule knows.
-        fixable: What kind of fix its rule has for it; None where it has none, or nobody asked (see fixing.marked).
+        fixable: What kind of fix its rule has for it; None where it has none, or nobody asked (see proposals.marked).
     """
 
     code: str

@@ -16,6 +16,7 @@ from repokit.formats.json_edit import NoSuchPlaceError
 from repokit.linter.editing import Claim, applied, claims, collide
 from repokit.linter.finding import Finding, Report, Severity
 from repokit.linter.fix import Fix, Safety
+from repokit.linter.proposals import BUG, proposal
 from repokit.linter.recorded import Recorder
 from repokit.linter.rules import RULES
 from repokit.printable import printable
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 MOST_ROUNDS: Final = 10  # a fix lays another defect bare once or twice; more often, rules undo what others do
 
 Check = Callable[["Repository"], Report]
-_BUG: Final = "; this is a bug in repokit, please report it"
 _Key = tuple[str, str, str | None, str]  # code, path, place, title
 
 
@@ -71,32 +71,6 @@ class Fixing:
     fixed: tuple[Fixed, ...]
     dropped: tuple[Dropped, ...]
     finished: bool = True
-
-
-def marked(repository: Repository, report: Report, rules: Iterable[Rule] = RULES) -> Report:
-    """The report with every finding saying whether its rule has a fix for it."""
-    known = {rule.code: rule for rule in rules}
-    findings = (_marked(repository, finding, known.get(finding.code)) for finding in report.findings)
-    return replace(report, findings=tuple(findings))
-
-
-def _marked(repository: Repository, finding: Finding, rule: Rule | None) -> Finding:
-    fix = None if rule is None else _proposal(repository, finding, rule)[0]
-    if rule is None or fix is None or not fix.edits:
-        return finding
-    return replace(finding, fixable=rule.fixes, hint=fix.title)  # what will be done, where repokit does it
-
-
-def _proposal(repository: Repository, finding: Finding, rule: Rule) -> tuple[Fix | None, str | None]:
-    """What a rule proposes for a finding, and its exception if it has a bug."""
-    if rule.fixes is None:
-        return None, None
-    try:
-        return rule.fix(repository, finding), None
-    except InputError:  # it needs a file that does not parse: only a person can
-        return None, None
-    except Exception as error:  # noqa: BLE001 - a bug in one rule must not keep the others from their work
-        return None, printable(f"the rule failed: {type(error).__name__}: {error}") + _BUG
 
 
 def fix(repository: Repository, check: Check, *, unsafe: bool = False, rules: Iterable[Rule] = RULES) -> Fixing:
@@ -201,7 +175,7 @@ class _Run:
             rule = self.rules[finding.code]
             if rule.fixes is None or (rule.fixes is Safety.UNSAFE and not self.unsafe):
                 continue
-            fix, bug = _proposal(state.view, finding, rule)
+            fix, bug = proposal(state.view, finding, rule)
             if bug is not None:
                 self.dropped[finding.code, finding.path, finding.place, ""] = Dropped(finding, "", bug)
             if fix is not None and fix.edits:
@@ -231,9 +205,9 @@ class _Run:
             for candidate in batch:
                 overlay = applied(overlay, candidate.fix.edits)
         except (InputError, RefusedEditError, NoSuchPlaceError) as error:
-            return _Refusal(printable(error) + _BUG)
+            return _Refusal(printable(error) + BUG)
         if overlay.changed == before.changed:
-            return _Refusal("it changes nothing" + _BUG)
+            return _Refusal("it changes nothing" + BUG)
         overlay = self.recorder.recorded(overlay)
         view = self.repository.over(overlay, overlay.changed.keys())
         return _State(overlay, view, self.check(view))
@@ -281,11 +255,11 @@ def still_said(before: Report, after: Report, meant: Collection[Finding]) -> str
     left = {replace(finding, fixable=None, hint=None) for finding in after.findings}
     for finding in meant:
         if replace(finding, fixable=None, hint=None) in left:
-            return f"{finding.code} still speaks of {printable(finding.path)}{_BUG}"
+            return f"{finding.code} still speaks of {printable(finding.path)}{BUG}"
     had, have = _number(before.findings), _number(after.findings)
     for (code, path), number in _number(meant).items():
         if have[code, path] > had[code, path] - number:
-            return f"{code} still speaks of {printable(path)}{_BUG}"
+            return f"{code} still speaks of {printable(path)}{BUG}"
     return None
 
 

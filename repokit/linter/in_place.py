@@ -1,4 +1,4 @@
-"""Carries operations out in the directory that they are about: all of them, or none.
+"""Carries operations out in the directory that they are about: all of them, or none, but for a deletion that fails.
 
 Every new file is written beside the one that it replaces, and synced; then all are renamed, then what is to go is
 deleted. Until the first rename the directory is what it was, and where a rename fails it is put back: a second name of
@@ -215,7 +215,8 @@ def execute(root: Path, planned: Changes) -> None:
     """Carries everything out, or nothing. Under the lock, after `check`.
 
     Raises:
-        BuildError: The disk is full, or the file system refused; the directory is as it was.
+        BuildError: The disk is full, or the file system refused; the directory is as it was, and where a
+            deletion alone failed, the message says so.
         PlanError: A file changed meanwhile.
     """
     written: list[tuple[Path, Path]] = []  # where the new content is, and where it belongs

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from repokit.repo.overlay import Overlay
     from repokit.schema.manifest import Manifest, ManifestFile
 
-_NAME: Final = "repokit-manifest.json"  # schema/manifest.py, which loads Pydantic
+_NAME: Final = "repokit-manifest.json"  # schema/manifest.py has Pydantic models, which most fixes do without
 _CHUNK: Final = 8 * 1024 * 1024
 _MOST: Final = 64 * 1024 * 1024  # bytes; an entry takes about 200, and 100,000 files are the most
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -147,6 +148,18 @@ class Worker:
             child, self._child = self._child, None
             if child is not None:
                 child.end()
+
+    def warm(self) -> None:
+        """Lets the child start and import while the caller does something else; the first request waits for the rest.
+
+        What goes wrong meanwhile is told by that request.
+        """
+        threading.Thread(target=self._warm, daemon=True).start()
+
+    def _warm(self) -> None:
+        with self._lock, suppress(InputError):
+            for module in ("worker_templates", "tokenizers"):
+                self._ready(module)
 
     def compile(self, template: str) -> TemplateProblem | None:
         """The first reason why transformers cannot, or repokit will not, render this template."""

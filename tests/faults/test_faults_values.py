@@ -9,10 +9,10 @@ from typing import Final
 
 import pytest
 
-from repokit.linter.examples import Example, edited, lora, safetensors, shard, single, tensors_of
+from repokit.linter.examples import Example, edited, lora, safetensors, shard, sharded, single, tensors_of
 from repokit.linter.examples_values import INFINITY, NAN, copied, one_after_another, planted, valued, zero_rows, zeroed
 from repokit.linter.finding import Severity
-from repokit.linter.rules.stored_values import MANIFEST, manifest_of
+from repokit.linter.rules.misnamed import MANIFEST, manifest_of
 from repokit.repo.weights import ADAPTER, SINGLE
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING
@@ -51,12 +51,12 @@ FAULTS: Final[dict[str, tuple[str, Severity, Example]]] = {
     "ST08 vllm-project/vllm#53537": (
         "FIL120",
         ERROR,
-        Example("bytes of a shard", {MANIFEST: manifest_of("sharded"), shard(2): flipped}, "sharded"),
+        Example("bytes of a shard", {MANIFEST: manifest_of(sharded()), shard(2): flipped}, "sharded"),
     ),
     "ST08 (one file)": (
         "FIL120",
         ERROR,
-        Example("bytes of the weights", {MANIFEST: manifest_of("single"), SINGLE: flipped}),
+        Example("bytes of the weights", {MANIFEST: manifest_of(single()), SINGLE: flipped}),
     ),
     "WV02 ICTMCG/Make-Your-Anchor#9": (
         "WGT120",

@@ -26,7 +26,8 @@ from repokit.linter.fix import (
     SetMetadata,
     WriteFile,
 )
-from repokit.linter.fixing import Fixing, fix, marked
+from repokit.linter.fixing import Fixing, fix
+from repokit.linter.proposals import marked
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules import RULES
 from repokit.repo.memory import Memory

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from repokit.errors import InputError
 from repokit.formats.front_matter import parse_card
-from repokit.formats.front_matter_values import parts, texts_in, without_equal_keys
+from repokit.formats.front_matter_values import LINE, parts, texts_in, without_equal_keys
 from repokit.linter.fix import Fix, SetMetadata, WriteFile
 from repokit.linter.rules.card import LIBRARIES
 from repokit.linter.rules.card_values import CHECKED, LANGUAGES
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _NAME: Final = re.compile(r"(?P<key>[\w-]+)(?:\[(?P<item>\d+)\])?(?:\.[^:]*)?: ")
 # Keys of which any word is a legal value, so that what was typed can stand in quotes.
 _WORDS: Final = frozenset({"tags", "license_name", "metrics", "language"})
-_BREAK: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+# What BCP 47 puts behind a language: a script, a country, both.
+_REGION: Final = re.compile(r"[A-Z]{2}|[A-Z][a-z]{3}(?:-[A-Z]{2})?|[0-9]{3}")
 
 
 def key_of(finding: Finding) -> str | None:
@@ -192,13 +193,19 @@ def with_license_of_text(repository: Repository, _finding: Finding) -> Fix | Non
 
 
 def with_language_code(repository: Repository, finding: Finding) -> Fix | None:
-    """The code of a language that is written out, or that has a country behind it."""
+    """The code of a language that is written out, or that has a country or a script behind it.
+
+    In small letters what is behind may be another language (`en-fr`), and what is before may be no language at all.
+    """
     card = repository.card
     found = None if card is None else value_at(card, finding)
     if card is None or found is None or not isinstance(found[1], str):
         return None
-    word = re.split(r"[-_]", found[1].strip().lower())[0]
-    code = LANGUAGES.get(word) or (word if word in data("languages")["ids"] else None)
+    word, _, behind = found[1].strip().replace("_", "-").partition("-")
+    if behind and not _REGION.fullmatch(behind):
+        code = LANGUAGES.get(found[1].strip().lower())
+    else:
+        code = LANGUAGES.get(word.lower()) or (word.lower() if word.lower() in data("languages")["ids"] else None)
     return edited(card, "language", found[1], code, f"set {found[0]} to {code}") if code else None
 
 
@@ -246,7 +253,7 @@ def with_known_key(repository: Repository, finding: Finding) -> Fix | None:
         return Fix(f"remove {printable(key, 40)}, beside {meant}", (SetMetadata(README, without=(key,)),))
     if meant == "license" and card.raw[key] not in data("licenses")["ids"]:
         return None
-    lines = _BREAK.findall((repository.content(README) or b"").decode())
+    lines = LINE.findall((repository.content(README) or b"").decode())
     respelled = re.sub(rf"^(\s*)(['\"]?){re.escape(key)}\2(?=\s*:)", rf"\g<1>{meant}", lines[line - 1])
     if respelled == lines[line - 1]:
         return None
@@ -299,7 +306,7 @@ def on_the_first_line(repository: Repository, _finding: Finding) -> Fix | None:
     card = repository.card
     if card is None or card.misplaced_at is None:
         return None
-    lines = _BREAK.findall((repository.content(README) or b"").decode())
+    lines = LINE.findall((repository.content(README) or b"").decode())
     start = card.misplaced_at - 1
     end = next((at for at in range(start + 1, len(lines)) if lines[at].rstrip() == "---"), None)
     if end is None:

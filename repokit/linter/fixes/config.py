@@ -110,8 +110,8 @@ def with_stored_dtype(repository: Repository, finding: Finding) -> Fix | None:
     """What is stored, in every spelling at the place that counts."""
     stored, config = stored_dtype(repository), repository.config
     level = None if config is None or not finding.place else level_at(config, finding.place)
-    if stored is None or level is None:
-        return None
+    if stored is None or level is None or config is None or config.dtype in repository.weights.stored.bytes:
+        return None  # some matrices are stored as declared: which of the two is meant, they do not say
     keys = [key for key in ("dtype", "torch_dtype") if level.string(key) is not None]
     edits = tuple(SetJson(CONFIG, level.at(key), stored) for key in keys)
     return Fix(f"set {' and '.join(keys)} to {stored}, as the weights are stored", edits)
@@ -196,8 +196,8 @@ def with_old_rope(repository: Repository, finding: Finding) -> Fix | None:
     owner = "" if not place else place[: place.index("/rope_parameters")]
     level = None if config is None else next((one for one in config.levels if one.pointer == owner), None)
     new = None if level is None else level.mapping("rope_parameters")
-    if level is None or new is None or "partial_rotary_factor" in new:
-        return None
+    if level is None or new is None or "partial_rotary_factor" in new or new.string("rope_type") == "longrope":
+        return None  # transformers 4 takes exactly three keys of longrope
     edits: list[Edit] = []
     if (theta := new.raw.get("rope_theta")) is not None and "rope_theta" not in level:
         edits.append(SetJson(CONFIG, level.at("rope_theta"), theta))

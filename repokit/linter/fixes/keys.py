@@ -42,8 +42,10 @@ def special(repository: Repository, finding: Finding) -> Fix | None:
     document = repository.document(TOKENIZER_JSON)
     entries = () if document is None else document.objects("added_tokens")
     entry = next((one for one in entries if one.at("special") == finding.place), None)
-    if entry is None:
-        return None
+    tokenizer = repository.tokenizer
+    named = () if tokenizer is None else [token.content for token in tokenizer.roles.values()]
+    if entry is None or entry.raw.get("content") not in named:
+        return None  # what ends a generation without a role may be text that a parser reads: </tool_call>
     return _set(finding, True, f"mark {printable(entry.raw.get('content'), 40)!r} as special")
 
 
@@ -109,9 +111,10 @@ def meant_class(_repository: Repository, finding: Finding) -> Fix | None:
 def from_config(repository: Repository, finding: Finding) -> Fix | None:
     """The ids that config.json has under the same key."""
     config, key = repository.config, steps(finding.place or "/")[-1]
-    if config is None:
-        return None
-    value = config.raw.get(key, config.text.raw.get(key))
+    if config is None or key.startswith("forced_"):
+        return None  # where none stands, none is forced: nothing says that it was forgotten
+    level = config if config.integers(key) else config.text
+    value = level.raw.get(key)
     return _set(finding, value, f"set {key} to {printable(value, 40)}, as {CONFIG} has it")
 
 

@@ -33,6 +33,9 @@ def unwrapped(repository: Repository, finding: Finding) -> Fix | None:
     mapping = None if judged is None else explained(judged)
     if mapping is None:
         mapping = without_wrappers(repository.weights.tensors)
+        config = repository.config
+        if judged is None and config is not None and "auto_map" in config and not all(map(_PARTS.search, mapping)):
+            return None  # code of the repository may call a module so
         if judged is not None and judged.verified and not _is_better(judged, mapping):
             return None
     if not finding.names or not all(name in mapping for name in finding.names):

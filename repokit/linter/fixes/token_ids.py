@@ -68,6 +68,9 @@ def within_rows(repository: Repository, finding: Finding) -> Fix | None:
     if kept:
         title = f"take {', '.join(finding.names)} out of {key}"
         return Fix(title, (SetJson(finding.path, finding.place, kept),))
+    config, owner = repository.config, finding.place.rpartition("/")[0]
+    if finding.path == CONFIG and config is not None and owner not in {"", config.text.pointer}:
+        return None  # of a codebook, perhaps, and not of the text
     return as_tokenizer(repository, finding)
 
 

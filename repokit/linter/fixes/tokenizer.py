@@ -23,8 +23,7 @@ _FLAGS: Final = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 _OLDER: Final = "additional_special_tokens"
 
-# Position ids of these families begin behind the padding id, which is 1 (transformers 5.24 `create_position_ids`).
-_OFFSET: Final = 2
+# Position ids of these families begin behind the padding id (transformers 5.24 `create_position_ids`).
 _BEHIND_PADDING: Final = frozenset(
     {
         *("camembert", "data2vec-text", "longformer", "mpnet", "roberta", "roberta-prelayernorm"),
@@ -155,11 +154,16 @@ def unnormalized(repository: Repository, finding: Finding) -> Fix | None:
 
 def with_length(repository: Repository, finding: Finding) -> Fix | None:
     """model_max_length by the table of positions."""
+    from repokit.linter.rules.tokenizer import positions_of
+
     config = repository.config
-    positions = None if config is None else config.integer("max_position_embeddings")
+    positions = None if config is None else positions_of(config)
     if config is None or positions is None or not finding.place:
         return None
-    length = positions - (_OFFSET if config.model_type in _BEHIND_PADDING else 0)
+    padding = config.integer("pad_token_id")
+    if padding is None or config.model_type == "mpnet":  # the default of the others, and what MPNet always has
+        padding = 1
+    length = positions - (padding + 1 if config.model_type in _BEHIND_PADDING else 0)
     if length < 1:
         return None
     title = f"set model_max_length to {length:,}, which the table of positions has"

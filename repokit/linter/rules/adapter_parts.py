@@ -10,6 +10,7 @@ from repokit.linter.examples import Example, edited
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.adapter import with_weights
+from repokit.linter.rules.adapter_names import PREFIX
 from repokit.linter.rules.expected_adapter import held
 from repokit.printable import count, some
 from repokit.repo.adapter import ADAPTER_CONFIG
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from repokit.repo.adapter import Adapter
     from repokit.repo.repository import Repository
 
-PREFIX: Final = "base_model.model."
 SCORE: Final = {"base_model.model.score.weight": ("F32", (2, 16))}
 MAGNITUDE: Final = "lora_magnitude_vector"
 _MAGNITUDES: Final = {

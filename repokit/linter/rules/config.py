@@ -343,7 +343,8 @@ class AssertedTrust(Rule):
     def fix(self, repository: Repository, finding: Finding) -> Fix | None:
         from repokit.linter.fixes.keys import dropped
 
-        return dropped(repository, finding)
+        # Code of the repository may read the key.
+        return None if repository.config is None or "auto_map" in repository.config else dropped(repository, finding)
 
 
 class FrozenAttention(Rule):
@@ -378,7 +379,8 @@ class FrozenAttention(Rule):
     def fix(self, repository: Repository, finding: Finding) -> Fix | None:
         from repokit.linter.fixes.keys import dropped
 
-        return dropped(repository, finding)
+        # Code of the repository may read the key.
+        return None if repository.config is None or "auto_map" in repository.config else dropped(repository, finding)
 
 
 RULES: Final = (

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from repokit.linter.examples import DELETE, Example
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
-from repokit.linter.rules.slips import meant_by
+from repokit.linter.rules.slips import meant_by, misspelt
 from repokit.printable import printable
 from repokit.repo.config import CONFIG
 from repokit.repo.weights import INDEX, SINGLE
@@ -111,10 +110,8 @@ class MisspelledConfigKey(Rule):
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         for level in judged(repository):
-            known = {*level.cls.fields, *level.cls.aliases, *level.cls.parts}
-            absent = sorted(known - level.raw.keys())
-            for key in level.raw.keys() - known - OF_EVERY_CLASS:
-                if (meant := meant_by(key, absent)) is not None and not is_a_field(key):
+            for key, meant in misspelt(level.raw, level.cls.keys):
+                if key not in OF_EVERY_CLASS and not is_a_field(key):
                     message = f"is no key of a {printable(level.cls.name, 40)} config; {meant} is, and is not there"
                     yield self.finding(CONFIG, message, place=level.at(key), hint=f"rename it to {meant}")
 
@@ -198,16 +195,7 @@ def is_a_field(key: str) -> bool:
     """Whether some class reads a key, from config.json or as the public face of a field of its own."""
     from repokit.schema.field_types import is_known
 
-    return key in every_field() or f"_{key}" in every_field() or is_known(key)
-
-
-@cache
-def every_field() -> frozenset[str]:
-    """The fields of all classes: what one does not have and another does was hardly meant for a third."""
-    from repokit.schema.field_types import class_of, table
-
-    classes = [cls for name in table()["classes"] if (cls := class_of(name)) is not None]
-    return frozenset(key for cls in classes for key in (*cls.fields, *cls.aliases, *cls.parts))
+    return is_known(key) or is_known(f"_{key}")
 
 
 def is_activation(value: str, key: str, known: list[str]) -> bool:

@@ -158,10 +158,12 @@ class Module(NamedTuple):
 
 def modules(repository: Repository) -> Iterator[Module]:
     """Modules of the library in their order, up to the first that is another's; none over a part in a folder."""
+    if not repository.has(MODULES):
+        return
     from repokit.repo.document import Document
     from repokit.schema.sentence_transformers import is_of_library
 
-    entries = repository.json(MODULES) if repository.has(MODULES) else None
+    entries = repository.json(MODULES)
     for number, entry in enumerate(entries if isinstance(entries, list) else ()):
         match entry:
             case {"path": str() as path, "type": str() as kind} if is_of_library(kind):

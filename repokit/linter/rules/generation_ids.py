@@ -10,7 +10,7 @@ from repokit.linter.examples import DELETE, Example
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
-from repokit.linter.rules.generation import GENERATION
+from repokit.linter.rules.generation import GENERATION, TOKEN_IDS
 from repokit.printable import printable
 from repokit.repo.config import CONFIG
 
@@ -44,7 +44,7 @@ class IdOnlyInConfig(Rule):
         config, generation = repository.config, repository.generation_config
         if config is None or generation is None or not any(map(GENERATES.search, config.architectures)):
             return
-        for key in IDS:
+        for key in TOKEN_IDS:
             ids = config.integers(key) or config.text.integers(key)
             if ids and min(ids) >= 0 and generation.raw.get(key) in (None, []):
                 message = f"has no {key}; {CONFIG} has {printable(list(ids) if ids[1:] else ids[0], 40)}"
@@ -85,9 +85,4 @@ class DisagreeingStart(Rule):
 
 
 RULES: Final[tuple[Rule, ...]] = (IdOnlyInConfig(), DisagreeingStart())
-
-IDS: Final = (
-    *("eos_token_id", "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "pad_token_id"),
-    "bos_token_id",
-)
 GENERATES: Final = re.compile("For|LMHead")  # the body of a model alone does not generate

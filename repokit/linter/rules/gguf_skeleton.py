@@ -15,7 +15,7 @@ from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.gguf import CONVERT_AGAIN
 from repokit.linter.rules.gguf_tensors import MOST_BLOCKS, known_models
-from repokit.linter.rules.slips import meant_by
+from repokit.linter.rules.slips import meant_by, misspelt
 from repokit.printable import count, printable, some
 from repokit.resources import data
 
@@ -153,11 +153,9 @@ class MisspelledGgufKey(Rule):
         for model in known_models(repository):
             head, name = model.head, model.head.architecture
             known = {*OF_TOKENIZER, *(f"{name}.{key}" for key in OF_HYPERPARAMETERS)}
-            absent = sorted(key for key in known if key not in head)
-            for key in head.header.metadata.keys() - known:
-                if (meant := meant_by(key, absent)) is not None:
-                    message = f"has the key {printable(key, 60)!r}; {meant} is what is read, and is not there"
-                    yield self.finding(head.path, message, place=key, hint=CONVERT_AGAIN)
+            for key, meant in misspelt(head.header.metadata, known):
+                message = f"has the key {printable(key, 60)!r}; {meant} is what is read, and is not there"
+                yield self.finding(head.path, message, place=key, hint=CONVERT_AGAIN)
 
 
 class ImplausibleGgufEpsilon(Rule):

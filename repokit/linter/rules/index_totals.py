@@ -75,10 +75,12 @@ class WrongTotalSize(Rule):
                 yield self.finding(index.path, message, place="/metadata/total_size", hint=REBUILD)
 
     def fix(self, repository: Repository, finding: Finding) -> Fix | None:
+        from repokit.linter.fixes.index import total_size
+
         index = repository.weights.index_at(finding.path)
-        if index is None or not complete(repository, index):
+        found = None if index is None else total_size(repository, index)
+        if found is None:
             return None
-        found = sum(repository.files[path].size - repository.header(path).data_start for path in index.shards)
         return Fix(f"set `total_size` to {found}", (SetJson(finding.path, "/metadata/total_size", found),))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from repokit.formats.strict_json import dumps
@@ -94,7 +94,7 @@ _HASHED: Final = (".json", ".jinja", ".txt", ".py", ".model", ".tiktoken")  # sm
 _MOST: Final = 64 * 1024 * 1024
 
 
-def manifest_of(content: dict[str, bytes]) -> bytes:
+def manifest_of(content: Mapping[str, bytes]) -> bytes:
     """A manifest of these files, for the examples."""
     files = [
         {"path": path, "size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "origin": "source"}

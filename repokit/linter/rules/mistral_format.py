@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 from repokit.linter.examples import Change, Example, Tensors, safetensors
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
+from repokit.linter.rules.config import PARAMS
 from repokit.printable import count
 
 if TYPE_CHECKING:
     from repokit.repo.document import Document
     from repokit.repo.repository import Repository
 
-PARAMS: Final = "params.json"
 TEKKEN: Final = "tekken.json"
 CONSOLIDATED: Final = "consolidated.safetensors"
 _WEIGHTS: Final = re.compile(r"consolidated(?:-\d+-of-\d+)?\.safetensors")

@@ -12,7 +12,8 @@ from repokit.formats.byte_vocabularies import ByteVocabulary, byte_level, tekken
 from repokit.linter.examples import VOCABULARY, Example
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
-from repokit.linter.rules.mistral_format import PARAMS, TEKKEN, in_its_format
+from repokit.linter.rules.config import PARAMS
+from repokit.linter.rules.mistral_format import TEKKEN, in_its_format
 from repokit.printable import count, printable
 from repokit.repo.token_ids import TOKENIZER_JSON
 from repokit.repo.tokenizer import MERGES_TXT, is_tiktoken

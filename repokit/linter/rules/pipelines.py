@@ -22,13 +22,13 @@ WEIGHTS: Final = "unet/diffusion_pytorch_model.safetensors"
 _FIRST: Final = "conv_in.weight"
 
 
-def unet(columns: int = 4, stored: int = 4, kind: str = NETWORK) -> dict[str, Change]:
-    """A pipeline whose network has as many channels by its config, and as many in its weights."""
+def unet(columns: int = 4, kind: str = NETWORK) -> dict[str, Change]:
+    """A pipeline whose network has as many channels by its config, and four in its weights."""
     config = {"_class_name": kind, "block_out_channels": [8, 8], "in_channels": columns}
     return {
         **pipeline(),
         CONFIG: json.dumps(config),
-        WEIGHTS: safetensors({_FIRST: ("F16", (8, stored, 3, 3))}),
+        WEIGHTS: safetensors({_FIRST: ("F16", (8, 4, 3, 3))}),
     }
 
 

@@ -10,7 +10,7 @@ from repokit.linter.finding import Finding, Severity
 from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.processor import IMAGE_PROCESSOR, vit
-from repokit.linter.rules.slips import meant_by
+from repokit.linter.rules.slips import misspelt
 from repokit.printable import printable
 from repokit.repo.processor import Processors
 from repokit.repo.processor_classes import effective, refusals
@@ -91,11 +91,9 @@ class MisspelledProcessorKey(Rule):
         known = frozenset(data("processor_keys")["ids"])
         for document in Processors(repository).documents:
             yield from self._of_sizes(document)
-            absent = sorted(known - document.raw.keys())
-            for key in document.raw.keys() - known if "auto_map" not in document else ():
-                if (meant := meant_by(key, absent)) is not None:
-                    message = f"is no setting of a processor; {meant} is, and is not there"
-                    yield self.finding(document.path, message, place=document.at(key), hint=f"rename it to {meant}")
+            for key, meant in misspelt(document.raw, known) if "auto_map" not in document else ():
+                message = f"is no setting of a processor; {meant} is, and is not there"
+                yield self.finding(document.path, message, place=document.at(key), hint=f"rename it to {meant}")
 
     def fix(self, repository: Repository, finding: Finding) -> Fix | None:
         from repokit.linter.fixes.keys import renamed
@@ -104,10 +102,9 @@ class MisspelledProcessorKey(Rule):
 
     def _of_sizes(self, document: Document) -> Iterator[Finding]:
         for size in filter(None, (document.mapping(key) for key in ("size", "crop_size"))):
-            for key in size.raw.keys() - SIDES:
-                if (meant := meant_by(key, sorted(SIDES - size.raw.keys()))) is not None:
-                    message = f"is no side of an image; {meant} is, and is not there"
-                    yield self.finding(document.path, message, place=size.at(key), hint=f"rename it to {meant}")
+            for key, meant in misspelt(size.raw, SIDES):
+                message = f"is no side of an image; {meant} is, and is not there"
+                yield self.finding(document.path, message, place=size.at(key), hint=f"rename it to {meant}")
 
 
 class ImplausibleNormalization(Rule):

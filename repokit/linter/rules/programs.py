@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from repokit.linter.examples import Example
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
+from repokit.linter.rules.remote_code import AUTO_MAP
 from repokit.printable import count
 from repokit.repo.config import CONFIG
 from repokit.repo.remote_code import remote_code
@@ -18,7 +19,6 @@ from repokit.repo.source import Kind
 if TYPE_CHECKING:
     from repokit.repo.repository import Repository
 
-AUTO_MAP: Final = {CONFIG: {"auto_map": {"AutoModelForCausalLM": "modeling_x.XForCausalLM"}}}
 ELF: Final = b"\x7fELF\x02\x01\x01" + bytes(57)
 
 

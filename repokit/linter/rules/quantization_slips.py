@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from repokit.linter.examples import DELETE, Example, edited
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
-from repokit.linter.rules.slips import meant_by
+from repokit.linter.rules.quantization import KEY
+from repokit.linter.rules.slips import meant_by, misspelt
 from repokit.printable import count, printable
 from repokit.repo.config import CONFIG
 from repokit.repo.quantization import F8, quantization
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from repokit.repo.quantization import Declared, Module
     from repokit.repo.repository import Repository
 
-KEY: Final = "quantization_config"
 GATE: Final = "model.layers.0.mlp.gate_proj"
 
 
@@ -103,11 +103,9 @@ class MisspelledQuantizationKey(Rule):
         if declared is None or declared.method is None:
             return
         for level, known in levels(declared.config, declared.method):
-            absent = sorted(known - level.raw.keys())
-            for key in level.raw.keys() - known:
-                if (meant := meant_by(key, absent)) is not None:
-                    message = f"is no key of {printable(declared.method, 40)}; {meant} is, and is not there"
-                    yield self.finding(CONFIG, message, place=level.at(key), hint=f"rename it to {meant}")
+            for key, meant in misspelt(level.raw, known):
+                message = f"is no key of {printable(declared.method, 40)}; {meant} is, and is not there"
+                yield self.finding(CONFIG, message, place=level.at(key), hint=f"rename it to {meant}")
 
 
 class MisspelledMethod(Rule):

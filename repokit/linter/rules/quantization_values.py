@@ -77,7 +77,7 @@ class Bfloat16Awq(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.HEADERS
-    fixes = Safety.SAFE
+    fixes = Safety.UNSAFE
     bad = (Example("the dtype of the base", {CONFIG: {"dtype": "bfloat16"}}, "awq"),)
     good = (Example("float16", base="awq"),)
 

@@ -16,6 +16,7 @@ from repokit.linter.finding import Finding, Severity
 from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.expected_tensors import judgement, unusable
+from repokit.linter.rules.index import NORM
 from repokit.linter.rules.skeleton_remainder import (
     foreign_heads,
     is_impossible,
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from repokit.architectures.comparison import Misshapen
     from repokit.repo.repository import Repository
 
-NORM: Final = "model.norm.weight"
-QUERY: Final = "model.layers.0.self_attn.q_proj.weight"
 DOWN: Final = "model.layers.1.mlp.down_proj.weight"
 BIASES: Final = {
     f"model.layers.{layer}.self_attn.{name}_proj.bias": ("BF16", (8 if name in "kv" else 16,))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from itertools import zip_longest
+from typing import Final
 
 
 def is_slip(word: str, meant: str) -> bool:
@@ -19,9 +20,18 @@ def is_slip(word: str, meant: str) -> bool:
     return left_out or put_in or replaced or swapped
 
 
-SHORTEST = 4  # `fps` and `eps` are two words, not one with a slip
+SHORTEST: Final = 4  # `fps` and `eps` are two words, not one with a slip
 
 
 def meant_by(word: str, known: Iterable[str]) -> str | None:
     """The first of the known words of which this one is a slip; short ones are too near each other to tell."""
     return next((meant for meant in known if len(meant) >= SHORTEST and is_slip(word, meant)), None)
+
+
+def misspelt(keys: Iterable[str], known: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Keys that are not known, each with the known key of which it is a slip and which is not there; in their order."""
+    present = list(keys)
+    absent = sorted(set(known).difference(present))
+    for key in present:
+        if key not in known and (meant := meant_by(key, absent)) is not None:
+            yield key, meant

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from repokit.formats.tensors import FLOATS
 from repokit.formats.torch_file import read_torch_file
-from repokit.linter.examples import BASES, Example, edited, shard, single, tensors_of
+from repokit.linter.examples import Example, edited, shard, sharded, single, tensors_of
 from repokit.linter.examples_torch import torch_file
 from repokit.linter.examples_values import planted
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
+from repokit.linter.rules.misnamed import MANIFEST, manifest_of
 from repokit.linter.rules.pickles import BIN, same_names
 from repokit.printable import count, printable, some
+from repokit.repo.card import README
 from repokit.repo.directory import Directory
 from repokit.repo.weights import SINGLE
 
@@ -26,20 +26,9 @@ if TYPE_CHECKING:
     from repokit.repo.weight_values import Place
 
 UP: Final = "model.layers.1.mlp.up_proj.weight"
-CARD: Final = "README.md"
 MARKER: Final = {"model.num_batches_tracked": ("I64", ())}
-MANIFEST: Final = "repokit-manifest.json"  # schema/manifest.py, which loads Pydantic
 _MATRIX: Final = 2  # dimensions
 _TENSORS: Final = tensors_of(single()[SINGLE])
-
-
-def manifest_of(base: str) -> str:
-    """The manifest that a build of a base would have."""
-    files = [
-        {"path": path, "size": len(content), "sha256": hashlib.sha256(content).hexdigest(), "origin": "weights"}
-        for path, content in sorted(BASES[base]().items())
-    ]
-    return json.dumps({"version": 1, "created_by": "repokit 0.2.0", "files": files})
 
 
 class ChangedWeightFile(Rule):
@@ -56,19 +45,19 @@ class ChangedWeightFile(Rule):
     bad = (
         Example(
             "sixteen bytes of a shard changed on the way",
-            {MANIFEST: manifest_of("sharded"), shard(2): lambda old: old[:-16] + bytes(reversed(old[-16:]))},
+            {MANIFEST: manifest_of(sharded()), shard(2): lambda old: old[:-16] + bytes(reversed(old[-16:]))},
             "sharded",
         ),
-        Example("cut off and padded", {MANIFEST: manifest_of("single"), SINGLE: lambda old: old[:-2] + bytes(2)}),
+        Example("cut off and padded", {MANIFEST: manifest_of(single()), SINGLE: lambda old: old[:-2] + bytes(2)}),
         Example(
             "saved again since",
-            {MANIFEST: manifest_of("single"), SINGLE: edited(add=MARKER)},
+            {MANIFEST: manifest_of(single()), SINGLE: edited(add=MARKER)},
             also=("FIL230",),
         ),
     )
     good = (
-        Example("as it was built", {MANIFEST: manifest_of("sharded")}, "sharded"),
-        Example("a card that was edited since", {MANIFEST: manifest_of("single"), CARD: lambda old: old + b"\n"}),
+        Example("as it was built", {MANIFEST: manifest_of(sharded())}, "sharded"),
+        Example("a card that was edited since", {MANIFEST: manifest_of(single()), README: lambda old: old + b"\n"}),
         Example("no manifest"),
     )
 

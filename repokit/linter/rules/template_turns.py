@@ -29,7 +29,6 @@ _STRING: Final = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL
 _NAME: Final = re.compile(r"(?<![\w.])[a-z_][a-z0-9_]{4,}\b(?!\s*=(?!=))")
 _BOUND: Final = re.compile(r"\b(?:set|for|macro|import|as)\s+([^=%]*?)(?=\s+in\b|=|$)|(\w+)\s*=(?!=)")
 
-TURN: Final = "'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n'"
 TOOLS: Final = (
     "{% if tools %}{{ '<|im_start|>system\n' + (tools | tojson) + '<|im_end|>\n' }}{% endif %}"
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] }}"

@@ -9,7 +9,9 @@ from repokit.linter.examples_values import copied, one_after_another
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
+from repokit.linter.rules.composed import TIE
 from repokit.linter.rules.expected_tensors import judgement
+from repokit.linter.rules.weights_against_config import EMBEDDING, HEAD
 from repokit.printable import count, printable, size
 from repokit.repo.config import CONFIG
 from repokit.repo.weights import SINGLE
@@ -19,9 +21,6 @@ if TYPE_CHECKING:
 
     from repokit.repo.repository import Repository
 
-HEAD: Final = "lm_head.weight"
-EMBEDDING: Final = "model.embed_tokens.weight"
-TIE: Final = "tie_word_embeddings"
 BOTH: Final = edited(add={HEAD: ("BF16", (32, 16))})
 _MATRIX: Final = 2  # dimensions; biases that are tied too are too small to speak of
 

@@ -170,7 +170,7 @@ class FrozenEncodingState(Rule):
     severity = Severity.WARNING
     since = "0.1"
     reads = Reads.TEXT
-    fixes = Safety.SAFE
+    fixes = Safety.UNSAFE
     bad = (
         Example(
             "texts are cut at 16 tokens",

@@ -9,7 +9,7 @@ from repokit.linter.examples import DELETE, Example
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.fix import Fix, Safety
 from repokit.linter.rule import Reads, Rule
-from repokit.linter.rules.slips import is_slip, meant_by
+from repokit.linter.rules.slips import is_slip, misspelt
 from repokit.linter.rules.tokenizer import POSITION_TABLES, reads_text
 from repokit.printable import printable
 from repokit.repo.chat_template import JINJA
@@ -148,11 +148,9 @@ class MisspeltTokenizerKey(Rule):
         for document in (repository.tokenizer_config, repository.special_tokens_map):
             if document is None:
                 continue
-            absent = sorted(KEYS - document.raw.keys())
-            for key in document.raw:
-                if key not in KEYS and (meant := meant_by(key, absent)) is not None:
-                    message = f"is no setting of a tokenizer; {meant} is, and is not there"
-                    yield self.finding(document.path, message, place=document.at(key), hint=f"rename it to {meant}")
+            for key, meant in misspelt(document.raw, KEYS):
+                message = f"is no setting of a tokenizer; {meant} is, and is not there"
+                yield self.finding(document.path, message, place=document.at(key), hint=f"rename it to {meant}")
 
     def fix(self, repository: Repository, finding: Finding) -> Fix | None:
         from repokit.linter.fixes.keys import renamed

@@ -13,13 +13,12 @@ from repokit.linter.examples import CHATML, Example
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.printable import printable
+from repokit.repo.adapter import ADAPTER_CONFIG
 from repokit.repo.chat_template import JINJA
 from repokit.repo.template_turns import QUESTION, SYSTEM, turns
 
 if TYPE_CHECKING:
     from repokit.repo.repository import Repository
-
-ADAPTER_CONFIG: Final = "adapter_config.json"
 
 
 class ExplodingTargets(Rule):

@@ -161,3 +161,12 @@ def test_a_text_that_is_not_known_names_no_license(mend):
 def test_of_two_texts_none_names_the_license(mend):
     change = {README: with_lines(drop="license"), "LICENSE-MODEL": "MIT License\n"}
     assert not mend("LIC201", change).changed
+
+
+@pytest.mark.parametrize("language", ["en-de", "en_to_fr", "non-english", "old-english"])
+def test_what_may_be_two_languages_or_none_is_left_alone(mend, language):
+    assert not mend("CRD104", {README: with_lines(f"language: {language}\n", drop="language")}).changed
+
+
+def test_a_language_with_a_country_is_the_language(mend):
+    assert "language: pt\n" in mend("CRD104", {README: with_lines("language: pt-BR\n", drop="language")}).text(README)

@@ -108,3 +108,23 @@ def test_a_list_of_layers_that_is_too_short_is_not_made_up(mend):
 def test_vocab_size_of_a_text_model_is_set_inside(mend):
     change = {CONFIG: {"vocab_size": DELETE, "text_config": {"model_type": "llama", "vocab_size": -1}}}
     assert mend("CFG105", change).json(CONFIG)["text_config"]["vocab_size"] == 32
+
+
+def test_a_dtype_in_which_some_matrices_are_stored_stays(mend):
+    gates = {f"model.layers.{layer}.mlp.gate_proj.weight": ("F32", (24, 16)) for layer in range(2)}
+    assert not mend("WGT202", {CONFIG: {"dtype": "float32"}, SINGLE: edited(add=gates)}).changed
+
+
+def test_a_key_that_code_of_the_repository_may_read_stays(mend):
+    change = {CONFIG: {"attn_implementation": "flash_attention_2", "auto_map": {"AutoConfig": "m.X"}}, "m.py": ""}
+    assert not mend("CFG204", change).changed
+
+
+def test_an_id_of_a_codebook_is_not_taken_from_the_tokenizer_of_texts(mend):
+    change = {CONFIG: {"talker_config": {"model_type": "frobnicate", "eos_token_id": -1}}}
+    assert not mend("CFG103", change).changed
+
+
+def test_an_id_that_is_forced_is_not_copied(mend):
+    change = {CONFIG: {"forced_eos_token_id": 4}, "generation_config.json": {"eos_token_id": 4}}
+    assert not mend("GEN231", change).changed

@@ -51,9 +51,14 @@ def test_a_vocabulary_with_gaps_is_not_written_in_lines(mend):
     assert not mend("TOK109", {TOKENIZER: json.dumps(gap), "vocab.txt": "a\nb\n"}).changed
 
 
-@pytest.mark.parametrize(("model_type", "length"), [("bert", 64), ("roberta", 62)])
-def test_positions_behind_the_padding_are_fewer(mend, model_type, length):
-    change = ENCODER | {"config.json": {"model_type": model_type}, CONFIG: {"model_max_length": DELETE}}
+@pytest.mark.parametrize(
+    ("model_type", "padding", "length"), [("bert", 0, 64), ("roberta", 1, 62), ("roberta", 3, 60), ("mpnet", 3, 62)]
+)
+def test_positions_behind_the_padding_are_fewer(mend, model_type, padding, length):
+    change = ENCODER | {
+        "config.json": {"model_type": model_type, "pad_token_id": padding},
+        CONFIG: {"model_max_length": DELETE},
+    }
     assert mend("TOK216", change).json(CONFIG)["model_max_length"] == length
 
 

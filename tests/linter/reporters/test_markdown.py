@@ -6,15 +6,13 @@ import re
 from dataclasses import replace
 from html import unescape
 
-import pytest
+import markdown_it
 from hypothesis import given, settings, strategies as st
 
 from repokit.linter.finding import Coverage, Finding, Report, Severity
 from repokit.linter.reporters import markdown
 from repokit.linter.reporters.context import Context
 from repokit.printable import printable
-
-markdown_it = pytest.importorskip("markdown_it")
 
 PARSER = markdown_it.MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
 OURS = {"<code>", "</code>"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-import pytest
+import jsonschema
 from hypothesis import given, settings, strategies as st
 
 from repokit.linter import baseline
@@ -16,8 +16,6 @@ from repokit.linter.finding import Coverage, Finding, Report, Severity
 from repokit.linter.reporters import sarif
 from repokit.linter.reporters.context import Context
 from repokit.linter.rules import RULES
-
-jsonschema = pytest.importorskip("jsonschema")
 
 SCHEMA = json.loads(Path(__file__).with_name("sarif-schema-2.1.0.json").read_bytes())
 VALIDATOR = jsonschema.Draft4Validator(SCHEMA, format_checker=jsonschema.FormatChecker())
