@@ -59,7 +59,14 @@ def test_the_report_is_that_of_the_directory(publish, lint, tmp_path):
     remote = json.loads(lint(f"{REPO}@main", "--json").stdout)
     local = json.loads(lint(str(on_disk(tmp_path / "dist", files)), "--json").stdout)
     assert len(remote["findings"]) > 1
-    assert {**remote, "target": ""} == {**local, "target": ""}
+    assert without_fixes(remote) == without_fixes(local)
+
+
+def without_fixes(report: dict[str, object]) -> dict[str, object]:
+    """A report as far as the kind of target leaves it alone: nothing on a Hub can be changed by `--fix`, so the
+    advice of a finding that has a fix, and what is said of the fix, are those of the place."""
+    findings = [{**found, "fix": "", "fixable": ""} for found in report["findings"]]
+    return {**report, "target": "", "findings": findings}
 
 
 def test_findings_have_their_lines_and_their_exit_code(publish, lint):
