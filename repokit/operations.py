@@ -1,6 +1,9 @@
 """What a build, a fix and a push are all made of: a tuple of operations, planned first and executed last.
 
-WriteShard    a .safetensors file: exact header bytes, then pieces of source files
+WriteShard    a .safetensors file: exact header bytes, then what its tensors are made of:
+              Piece        bytes of a source, cast and brought side by side where they must be
+              Interleaved  a tensor that is stored in parts which interleave in it
+              Filled       zeros
 WriteText     a small file whose bytes are known
 CopyFile      a file taken over byte for byte
 DeleteFile    a file that is to be gone
@@ -12,9 +15,14 @@ that they can be listed (`--dry-run`), stored (`--plan`), and executed in any or
 from __future__ import annotations
 
 from math import prod
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from repokit.formats.tensors import DTYPE_BITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class _Frozen(BaseModel):
@@ -34,6 +42,17 @@ class View(_Frozen):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     itemsize: Literal[1, 2, 4, 8]
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], strides: tuple[int, ...], bits: int) -> View:
+        """Elements of a dtype.
+
+        Args:
+            shape: Elements per dimension.
+            strides: Elements from one to the next.
+            bits: Of an element: those of a dtype.
+        """
+        return cls.model_validate({"shape": shape, "strides": strides, "itemsize": bits // 8})
 
     @property
     def size(self) -> int:
@@ -71,6 +90,110 @@ class Piece(_Frozen):
         """Bytes once the elements lie side by side, before the cast."""
         return self.length if self.view is None else self.view.size
 
+    @property
+    def size(self) -> int:
+        """Bytes in the output."""
+        return _after(self.cast, self.gathered)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that stand in memory at once, beyond a chunk."""
+        return 0 if self.view is None else self.view.span
+
+    def read(self) -> Iterator[Piece]:
+        """What is read for it."""
+        yield self
+
+
+class Box(_Frozen):
+    """A part of a tensor that is stored by itself.
+
+    Attributes:
+        offsets: The place of its first element in the tensor, per dimension.
+        shape: Its elements per dimension.
+        piece: Its bytes, in the order of its elements, not cast.
+    """
+
+    offsets: tuple[int, ...]
+    shape: tuple[int, ...]
+    piece: Piece
+
+
+class Interleaved(_Frozen):
+    """A tensor whose parts interleave: put together in memory, then cast.
+
+    Parts that follow one another are pieces of their own: nothing has to stand in memory for them.
+
+    Attributes:
+        shape: Of the tensor.
+        itemsize: Bytes of an element, as stored.
+        boxes: Its parts; together they hold every element once.
+        cast: As of a Piece.
+    """
+
+    kind: Literal["interleaved"] = "interleaved"
+    shape: tuple[int, ...]
+    itemsize: Literal[1, 2, 4, 8]
+    boxes: tuple[Box, ...]
+    cast: str | None = None
+
+    @property
+    def gathered(self) -> int:
+        """Bytes of the tensor, before the cast."""
+        return prod(self.shape) * self.itemsize
+
+    @property
+    def size(self) -> int:
+        """Bytes in the output."""
+        return _after(self.cast, self.gathered)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that stand in memory at once, beyond a chunk: the tensor, and the part that is being read."""
+        return self.gathered + max((box.piece.gathered + box.piece.memory for box in self.boxes), default=0)
+
+    def read(self) -> Iterator[Piece]:
+        """What is read for it."""
+        for box in self.boxes:
+            yield box.piece
+
+
+class Filled(_Frozen):
+    """Zeros: the rows by which a vocabulary is padded."""
+
+    kind: Literal["filled"] = "filled"
+    size: int = Field(ge=0, description="Bytes.")
+    cast: None = None
+
+    @property
+    def memory(self) -> int:
+        """Bytes that stand in memory at once, beyond a chunk."""
+        return 0
+
+    def read(self) -> Iterator[Piece]:
+        """What is read for it: nothing."""
+        yield from ()
+
+
+def _after(cast: str | None, stored: int) -> int:
+    """Bytes after a cast."""
+    if not cast:
+        return stored
+    before, _, wanted = cast.partition(">")
+    return stored * DTYPE_BITS[wanted] // DTYPE_BITS[before]
+
+
+def _kind(content: Any) -> str:  # noqa: ANN401 - what pydantic hands over: a dict of JSON, or one of the models
+    kind = content.get("kind") if isinstance(content, dict) else getattr(content, "kind", None)
+    return kind if isinstance(kind, str) else "piece"
+
+
+# In JSON a Piece, of which a plan has tens of thousands, says nothing of its kind.
+Content: TypeAlias = Annotated[
+    Annotated[Piece, Tag("piece")] | Annotated[Interleaved, Tag("interleaved")] | Annotated[Filled, Tag("filled")],
+    Discriminator(_kind),
+]
+
 
 class WriteShard(_Frozen):
     """Writes one .safetensors file. `size` counts the header too."""
@@ -78,8 +201,13 @@ class WriteShard(_Frozen):
     op: Literal["write-shard"] = "write-shard"
     path: str
     header: bytes
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Content, ...]
     size: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the largest thing that must stand in memory whole to write it."""
+        return max((piece.memory for piece in self.pieces), default=0)
 
 
 class WriteText(_Frozen):

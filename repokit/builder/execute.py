@@ -13,9 +13,8 @@ from concurrent.futures import FIRST_EXCEPTION, Executor, ThreadPoolExecutor, wa
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from repokit.builder.plan import MEMORY
+from repokit.builder.reading import CHUNK, MEMORY, Reader
 from repokit.builder.transforms.cast import DoesNotFitError, cast
-from repokit.builder.transforms.gather import gathered
 from repokit.errors import BuildError, MissingInput, NoSpace, PlanError, RepokitError
 from repokit.formats.safetensors import read_header
 from repokit.formats.tensors import DTYPE_BITS
@@ -24,17 +23,12 @@ from repokit.printable import printable, size
 from repokit.schema.manifest import ManifestFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from repokit.builder.journal import Journal
     from repokit.builder.plan import Plan, SourceFile
     from repokit.builder.stored import Stored
-    from repokit.operations import Operation
-
-# Large enough that Python's share of the work vanishes, small enough to stay in a core's cache between the read, the
-# hash and the write: with 4 MiB the same copy takes twice the processor time (measured, tests/bench/build.py). A power
-# of two, so that a chunk never ends inside an element.
-CHUNK: Final = 1024 * 1024
+    from repokit.operations import Content, Operation
 
 # After so many bytes the disk is told to begin writing, while the next ones are read: an fsync at the end then waits
 # for little.
@@ -159,7 +153,7 @@ class _Task:
     def _write(self, operation: WriteShard | WriteText | CopyFile) -> ManifestFile:
         place = self.staging / operation.path
         place.parent.mkdir(parents=True, exist_ok=True)
-        buffer = memoryview(bytearray(CHUNK))
+        reader = Reader(self.sources, self.given)
         output = _Output(place, self)
         try:
             match operation:
@@ -167,20 +161,20 @@ class _Task:
                     output.write(content)
                     origin = operation.origin
                 case CopyFile():
-                    self._copy(Piece(source=operation.source, offset=0, length=operation.size), output, buffer)
+                    self._copy(Piece(source=operation.source, offset=0, length=operation.size), output, reader)
                     origin = operation.origin
                 case WriteShard():
-                    self._write_shard(operation, output, buffer)
+                    self._write_shard(operation, output, reader)
                     origin = "weights"
         finally:
             output.close()
         return ManifestFile(path=operation.path, size=operation.size, sha256=output.sha256, origin=origin)
 
-    def _write_shard(self, operation: WriteShard, output: _Output, buffer: memoryview) -> None:
+    def _write_shard(self, operation: WriteShard, output: _Output, reader: Reader) -> None:
         output.write(operation.header)
         for piece in operation.pieces:
             try:
-                self._copy(piece, output, buffer)
+                self._copy(piece, output, reader)
             except DoesNotFitError as overflow:
                 wanted = (piece.cast or "").rpartition(">")[2]
                 position = output.written + overflow.element * DTYPE_BITS[wanted] // 8
@@ -190,46 +184,14 @@ class _Task:
                 place = _tensor_at(operation, position)
                 raise PlanError(what, why=why, path=operation.path, place=place, hint=hint) from None
 
-    def _copy(self, piece: Piece, output: _Output, buffer: memoryview) -> None:
+    def _copy(self, content: Content, output: _Output, reader: Reader) -> None:
         """Streams one piece, in chunks that end with an element."""
-        for content in self._contents(piece, buffer):
-            for first in range(0, len(content), CHUNK):
+        for part in reader.contents(content):
+            for first in range(0, len(part), CHUNK):
                 if self.stopped.is_set():
                     raise _StoppedError
-                chunk = content[first : first + CHUNK]
-                output.write(cast(chunk, piece.cast) if piece.cast else chunk)
-
-    def _contents(self, piece: Piece, buffer: memoryview) -> Iterator[memoryview]:
-        source = self.sources[piece.source]
-        if source.startswith(MEMORY):
-            assert self.given is not None  # noqa: S101 - check_sources refuses the plan without it
-            yield from self.given.contents(self.given.tensors[source.removeprefix(MEMORY)])
-        elif piece.view is None:
-            yield from _streamed(source, piece, buffer)
-        else:
-            yield from gathered(lambda offset, length: _span(source, piece.offset + offset, length), piece.view)
-
-
-def _streamed(source: str, piece: Piece, buffer: memoryview) -> Iterator[memoryview]:
-    """Reads into one buffer with pread: mapped pages would count as our memory."""
-    descriptor = _opened(source)
-    try:
-        for done in range(0, piece.length, CHUNK):
-            wanted = buffer[: min(CHUNK, piece.length - done)]
-            _fill(descriptor, wanted, piece.offset + done, source)
-            yield wanted
-    finally:
-        os.close(descriptor)
-
-
-def _span(source: str, position: int, length: int) -> memoryview:
-    buffer = memoryview(bytearray(length))
-    descriptor = _opened(source)
-    try:
-        _fill(descriptor, buffer, position, source)
-    finally:
-        os.close(descriptor)
-    return buffer
+                chunk = part[first : first + CHUNK]
+                output.write(cast(chunk, content.cast) if content.cast else chunk)
 
 
 def _tensor_at(operation: WriteShard, position: int) -> str | None:
@@ -239,25 +201,6 @@ def _tensor_at(operation: WriteShard, position: int) -> str | None:
     )
     position -= header.data_start
     return next((tensor.name for tensor in header.tensors if tensor.begin <= position < tensor.end), None)
-
-
-def _opened(path: str) -> int:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise MissingInput(f"cannot be read: {error.strerror}", path=path) from None
-
-
-def _fill(descriptor: int, buffer: memoryview, position: int, path: str) -> None:
-    done = 0
-    while done < len(buffer):
-        try:
-            read = os.preadv(descriptor, [buffer[done:]], position + done)
-        except OSError as error:
-            raise MissingInput(f"cannot be read: {error.strerror}", path=path) from None
-        if not read:
-            raise PlanError("has become shorter since the plan was made", path=path)
-        done += read
 
 
 class _Output:

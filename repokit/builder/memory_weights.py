@@ -6,11 +6,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from repokit.builder.arrays import described, identity, opened
-from repokit.builder.plan import MEMORY
+from repokit.builder.reading import MEMORY
 from repokit.builder.stored import LeftBehind, TensorAt
 from repokit.builder.transforms.gather import gathered
 from repokit.errors import PlanError, UnsupportedSource, UsageError
 from repokit.formats.tensors import DTYPE_BITS
+from repokit.operations import Piece, View
 from repokit.printable import printable
 
 if TYPE_CHECKING:
@@ -73,8 +74,9 @@ class MemoryWeights:
             return False
         return identity(first) == identity(second) and opened(one.file, first).strides == opened("", second).strides
 
-    def source(self, tensor: TensorAt, sources: Sources) -> int:
-        return sources.memory(MEMORY + tensor.file, tensor.size)
+    def pieces(self, tensor: TensorAt, sources: Sources, cast: str | None = None) -> tuple[Piece, ...]:
+        source = sources.memory(MEMORY + tensor.file, tensor.size)
+        return (Piece(source=source, offset=0, length=tensor.size, cast=cast),)
 
     def contents(self, tensor: TensorAt) -> Iterator[memoryview]:
         """The memory of the array is held only as long as the iteration, or a chunk of it, lasts."""
@@ -87,8 +89,7 @@ class MemoryWeights:
         if DTYPE_BITS[tensor.dtype] < 8:
             what = f"{printable(tensor.file)} is packed and does not lie side by side"
             raise UnsupportedSource(what, hint="give it as .contiguous()")
-        view = TensorAt("", tensor.dtype, tensor.shape, 0, array.strides).view
-        assert view is not None  # noqa: S101 - it has strides
+        view = View.of(tensor.shape, array.strides, DTYPE_BITS[tensor.dtype])
         if len(array.memory) != view.span:
             raise _changed(tensor.file)
         yield from gathered(lambda offset, length: array.memory[offset : offset + length], view)

@@ -10,6 +10,7 @@ import hashlib
 import time
 from fnmatch import fnmatchcase
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Final, Literal, Self
@@ -17,11 +18,21 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from repokit.builder.journal import NAME as JOURNAL_NAME
+from repokit.builder.reading import MEMORY
 from repokit.builder.transforms.cast import is_cast
 from repokit.errors import MissingInput, PlanError, RecipeError
 from repokit.formats.paths import unsafe
-from repokit.formats.tensors import DTYPE_BITS
-from repokit.operations import KEPT, CopyFile, DeleteFile, Operation, Piece, WriteShard, WriteText
+from repokit.operations import (
+    KEPT,
+    Content,
+    CopyFile,
+    DeleteFile,
+    Interleaved,
+    Operation,
+    Piece,
+    WriteShard,
+    WriteText,
+)
 from repokit.printable import count, printable, some
 from repokit.schema.manifest import MANIFEST_NAME
 from repokit.schema.recipe import Lint
@@ -29,8 +40,7 @@ from repokit.schema.recipe import Lint
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-PLAN_VERSION: Final = 1
-MEMORY: Final = "memory:"  # before the name of a tensor that a running program holds
+PLAN_VERSION: Final = 2
 _OWN: Final = frozenset({MANIFEST_NAME, JOURNAL_NAME})
 
 
@@ -76,7 +86,7 @@ class Summary(_Frozen):
 class Plan(_Frozen):
     """What a build will do. Another plan_version is refused, never migrated."""
 
-    plan_version: Literal[1] = 1
+    plan_version: Literal[2] = 2
     repokit: str = Field(description="The version that made the plan.")
     output: str
     manifest: Literal["keep", "publish", "off"]
@@ -157,22 +167,37 @@ def _problem(operation: Operation, sources: int) -> str | None:
         case CopyFile(source=source) if source >= sources:
             return "is copied from a source that the plan does not have"
         case WriteShard(header=header, pieces=pieces, size=size):
-            if any(_unreadable(piece, sources) for piece in pieces):
+            if any(_impossible(content, sources) for content in pieces):
                 return "has a piece that cannot be read"
-            if len(header) + sum(map(_output_size, pieces)) != size:
+            if len(header) + sum(content.size for content in pieces) != size:
                 return "has another size than its pieces"
     return None
 
 
-def _output_size(piece: Piece) -> int:
-    if not piece.cast:
-        return piece.gathered
-    stored, _, wanted = piece.cast.partition(">")
-    return piece.gathered * DTYPE_BITS[wanted] // DTYPE_BITS[stored]
+def _impossible(content: Content, sources: int) -> bool:
+    if content.cast is not None and not is_cast(content.cast):
+        return True
+    if isinstance(content, Interleaved) and not _fits_together(content):
+        return True
+    return any(_unreadable(piece, sources) for piece in content.read())
+
+
+def _fits_together(whole: Interleaved) -> bool:
+    """Whether every box lies inside the tensor and their elements are as many. Overlaps are the planner's to refuse."""
+    rank = len(whole.shape)
+    for box in whole.boxes:
+        if len(box.offsets) != rank or len(box.shape) != rank or box.piece.cast is not None:
+            return False
+        inside = zip(box.offsets, box.shape, whole.shape, strict=True)
+        if any(offset < 0 or length < 0 or offset + length > limit for offset, length, limit in inside):
+            return False
+        if box.piece.size != prod(box.shape) * whole.itemsize:
+            return False
+    return sum(prod(box.shape) for box in whole.boxes) == prod(whole.shape)
 
 
 def _unreadable(piece: Piece, sources: int) -> bool:
-    if piece.source >= sources or (piece.cast is not None and not is_cast(piece.cast)):
+    if piece.source >= sources:
         return True
     view = piece.view
     return view is not None and (

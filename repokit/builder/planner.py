@@ -1,4 +1,7 @@
-"""Puts a plan together: weights, documents, card, license, and the files that are carried over."""
+"""Puts a plan together: weights, documents, card, license, and the files that are carried over.
+
+`Planner` plans a full model. What is different of the other kinds (kinds.py) is overridden in a module of each.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from repokit.builder import card, documents, license as licenses, weights
+from repokit.builder.kinds import Kind, kind_of
 from repokit.builder.layouts import check_supported
 from repokit.builder.plan import LeftOut, Plan, Sources, Summary, copies, matching, ordered
 from repokit.builder.sources import Checkpoint, Role, open_checkpoint
@@ -66,9 +70,6 @@ def make_plan(
         Stopped: The license is missing.
     """
     licenses.require_id(recipe.license, recipe=recipe_name, base=recipe.base.id)
-    if recipe.kind not in {"auto", "full"}:
-        what = f"kind: {recipe.kind} is not built by this version; it builds full models"
-        raise RecipeError(what, path=recipe_name, place="kind", hint="`repokit lint` and `push` take such a directory")
     checkpoint = open_checkpoint(folder / recipe.source, given)
     inputs = {
         "source": checkpoint.root,
@@ -76,9 +77,21 @@ def make_plan(
         **({"base": folder / recipe.base.path} if recipe.base.path else {}),
     }
     _check_output(folder / recipe.output, inputs, recipe_name)
-    planner = _Planner(recipe, folder, checkpoint, kept, live)
-    check_supported(checkpoint)
+    planner = _planner_of(recipe, checkpoint, recipe_name)(recipe, folder, checkpoint, kept, live)
+    planner.check()
     return planner.plan()
+
+
+def _planner_of(recipe: Recipe, checkpoint: Checkpoint, recipe_name: str) -> type[Planner]:
+    match kind_of(recipe, checkpoint):
+        case Kind.FULL:
+            return Planner
+        case kind:
+            if recipe.kind == "auto":
+                return Planner  # whose check says what the source is
+            what = f"kind: {kind} is not built by this version; it builds full models"
+            hint = "`repokit lint` and `push` take such a directory"
+            raise RecipeError(what, path=recipe_name, place="kind", hint=hint)
 
 
 def _check_output(output: Path, inputs: Mapping[str, Path], recipe_name: str) -> None:
@@ -97,8 +110,8 @@ def _check_output(output: Path, inputs: Mapping[str, Path], recipe_name: str) ->
         raise RecipeError(what, path=recipe_name, place="output", hint="name a directory beside the source")
 
 
-class _Planner:
-    """One planning: what its parts share."""
+class Planner:
+    """One planning: what its parts share. The public methods are what a kind may do in its own way."""
 
     def __init__(
         self, recipe: Recipe, folder: Path, checkpoint: Checkpoint, kept: Collection[str], live: Live | None
@@ -112,25 +125,42 @@ class _Planner:
         self.sources = Sources()
         self.warnings: list[str] = []
         if recipe.config.from_ != "source":
-            checkpoint.described_by = self._origin(recipe.config, Role.CONFIG)[0].repository
+            checkpoint.described_by = self.origin(recipe.config, Role.CONFIG)[0].repository
         checkpoint.architectures = recipe.config.architectures
 
+    def check(self) -> None:
+        """Refuses a source that nothing of this kind is built from.
+
+        Raises:
+            InputError: With what it is and what to do instead.
+        """
+        check_supported(self.checkpoint)
+
+    def weights(self) -> PlannedWeights:
+        """The tensors of the output."""
+        return weights.plan_weights(self.recipe.weights, self.checkpoint, self.live)
+
+    def written(self, planned: PlannedWeights) -> Iterator[WriteShard | WriteText | CopyFile]:
+        """The files of weights, with their index."""
+        return weights.operations(planned, self.checkpoint, self.sources)
+
     def plan(self) -> Plan:
-        planned = weights.plan_weights(self.recipe.weights, self.checkpoint, self.live)
+        """All of it."""
+        planned = self.weights()
         self.warnings.extend(self.checkpoint.weights.notes)
-        carried = self._carried()
-        documents_ = list(self._documents(planned, carried))
+        carried = self.carried()
+        documents_ = list(self.documents(planned, carried))
         excluded = matching([*self.checkpoint.roles, *carried], self.recipe.files.exclude, "files.exclude")
         published = {path: place for path, place in carried.items() if path not in excluded}
         text = self._license_text(excluded)
         beside: list[WriteText | CopyFile] = [
             *(document for document in documents_ if document.path not in excluded),
             *copies(published, self.sources),
-            self._card(planned, published, text.name if text else None),
+            self.card(planned, published, text.name if text else None),
             *([WriteText(path=text.name, content=text.content, origin=text.origin)] if text else []),
         ]
         written: list[WriteShard | WriteText | CopyFile] = [
-            *weights.operations(planned, self.checkpoint, self.sources),
+            *self.written(planned),
             *beside,
         ]
         operations = ordered([*(operation for operation in written if operation.path not in self.kept), *self._kept()])
@@ -154,7 +184,8 @@ class _Planner:
                 raise MissingInput("is to be kept and is not in the output", path=str(output / path))
         return copies({path: (output / path, KEPT) for path in self.kept}, self.sources)
 
-    def _card(self, planned: PlannedWeights, published: Collection[str], license_file: str | None) -> WriteText:
+    def card(self, planned: PlannedWeights, published: Collection[str], license_file: str | None) -> WriteText:
+        """README.md."""
         self.warnings.extend(card.unused(self.recipe, self.checkpoint))
         content = card.write_card(
             self.recipe,
@@ -166,9 +197,9 @@ class _Planner:
         )
         return WriteText(path=card.README, content=content, origin="recipe")
 
-    def _documents(self, planned: PlannedWeights, carried: dict[str, tuple[Path, str]]) -> Iterator[WriteText]:
+    def documents(self, planned: PlannedWeights, carried: dict[str, tuple[Path, str]]) -> Iterator[WriteText]:
         """config.json and generation_config.json: written where something changes in them, else carried over."""
-        described, origin = self._origin(self.recipe.config, Role.CONFIG)
+        described, origin = self.origin(self.recipe.config, Role.CONFIG)
         config = described.repository.config
         assert config is not None  # noqa: S101 - check_supported refuses a checkpoint without one
         edited = documents.edited_config(
@@ -191,7 +222,7 @@ class _Planner:
             elif checkpoint.repository.has(path):
                 carried[path] = (checkpoint.place(path), name)
 
-    def _carried(self) -> dict[str, tuple[Path, str]]:
+    def carried(self) -> dict[str, tuple[Path, str]]:
         """Files taken over byte for byte, by their path in the output."""
         recipe = self.recipe
         carried: dict[str, tuple[Path, str]] = {}
@@ -201,13 +232,13 @@ class _Planner:
             (Role.CHAT_TEMPLATE, recipe.chat_template),
             (Role.NOTICE, _SOURCE),
         ):
-            carried |= self._from(role, origin)
+            carried |= self.files_of(role, origin)
         carried |= self._code()
         return carried | {path: (self.checkpoint.place(path), "source") for path in self._included(carried)}
 
     def _code(self) -> dict[str, tuple[Path, str]]:
         """The import closure of auto_map, from where config.json is."""
-        checkpoint, name = self._origin(self.recipe.config, Role.CONFIG)
+        checkpoint, name = self.origin(self.recipe.config, Role.CONFIG)
         code = remote_code(checkpoint.repository)
         if code.missing:
             missing = list(code.missing)
@@ -223,12 +254,12 @@ class _Planner:
         optional = [path for path, role in roles if path not in carried and role not in _WRITTEN]
         return sorted(matching(optional, self.recipe.files.include, "files.include") - {MANIFEST_NAME})
 
-    def _from(self, role: Role, origin: Origin) -> dict[str, tuple[Path, str]]:
+    def files_of(self, role: Role, origin: Origin) -> dict[str, tuple[Path, str]]:
         """The files of one role from where the recipe wants them."""
-        checkpoint, name = self._origin(origin, role)
+        checkpoint, name = self.origin(origin, role)
         return {path: (checkpoint.place(path), name) for path in checkpoint.files(role)}
 
-    def _origin(self, origin: Origin, role: Role) -> tuple[Checkpoint, str]:
+    def origin(self, origin: Origin, role: Role) -> tuple[Checkpoint, str]:
         """Where the recipe wants the files of a role from, and what that is called."""
         if origin.from_ == "source":
             return self.checkpoint, "source"

@@ -1,6 +1,7 @@
 """The weights of a checkpoint as they are stored, whatever they are stored in.
 
-TensorAt       where the bytes of one tensor lie
+TensorAt       where the bytes of one tensor lie: in one place, or in parts
+Part           where some of them lie
 Stored         all of them, with what was found beside them: what a plan is made from
 Safetensors    in .safetensors files, with an index or without
 (torch_weights.py has those in pickles, memory_weights.py those of a running program)
@@ -8,27 +9,44 @@ Safetensors    in .safetensors files, with an index or without
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from repokit.builder.transforms.gather import gathered
+from repokit.builder.plan import Sources
+from repokit.builder.reading import Reader
 from repokit.errors import MalformedFile, MissingInput
 from repokit.formats.tensors import DTYPE_BITS
-from repokit.operations import View
+from repokit.operations import Box, Interleaved, Piece, View
 from repokit.printable import count, printable, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from repokit.builder.plan import Sources
+    from repokit.operations import Content
     from repokit.repo.repository import Repository
     from repokit.repo.weight_index import Index
 
 
-_CHUNK: Final = 4 * 1024 * 1024
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Where some of a tensor's elements lie.
+
+    Attributes:
+        file: In the checkpoint.
+        offset: Of the first element, in bytes from the start of the file.
+        shape: Elements per dimension of the part; of a run of elements, their number.
+        strides: Elements from one to the next in each dimension; None where they lie side by side.
+        place: Of its first element in the tensor, per dimension; None where the part follows the one before it.
+    """
+
+    file: str
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+    place: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +60,8 @@ class TensorAt:
         offset: Of the first element, in bytes from the start of the file.
         strides: Elements from one to the next in each dimension; None where they lie side by side.
         memory: What two tensors have in common that are the same memory; None where nothing tells.
+        parts: Where its elements lie, if in several places; `file` is then that of the first, and `offset` and
+            `strides` say nothing. Parts without a place follow one another, in the order of the elements.
     """
 
     file: str
@@ -50,28 +70,12 @@ class TensorAt:
     offset: int
     strides: tuple[int, ...] | None = None
     memory: str | None = None
+    parts: tuple[Part, ...] = ()
 
     @property
     def size(self) -> int:
         """Bytes, side by side."""
-        elements = 1
-        for length in self.shape:
-            elements *= length
-        return elements * DTYPE_BITS[self.dtype] // 8
-
-    @property
-    def view(self) -> View | None:
-        """How the elements lie; None where they lie side by side."""
-        if self.strides is None:
-            return None
-        return View.model_validate(
-            {"shape": self.shape, "strides": self.strides, "itemsize": DTYPE_BITS[self.dtype] // 8}
-        )
-
-    @property
-    def length(self) -> int:
-        """Bytes from the first element to the end of the last one."""
-        return self.size if self.view is None else self.view.span
+        return prod(self.shape) * DTYPE_BITS[self.dtype] // 8
 
 
 class LeftBehind(NamedTuple):
@@ -121,8 +125,14 @@ class Stored(Protocol):
     def index_path(self) -> str | None:
         """The index, in the checkpoint; None where there is none."""
 
-    def source(self, tensor: TensorAt, sources: Sources) -> int:
-        """The position of what holds a tensor in the sources of a plan."""
+    def pieces(self, tensor: TensorAt, sources: Sources, cast: str | None = None) -> tuple[Content, ...]:
+        """What a tensor is made of, as a plan says it.
+
+        Args:
+            tensor: One of these.
+            sources: Of the plan; what holds the tensor is added to them.
+            cast: `F32>BF16`, or None.
+        """
 
     def same_memory(self, one: TensorAt, other: TensorAt) -> bool:
         """Whether both are the same elements of one storage: tied, as the program had them."""
@@ -144,19 +154,48 @@ class InFiles:
         self._repository = repository
         self._only = only
 
-    def source(self, tensor: TensorAt, sources: Sources) -> int:
-        return sources.index(self._root / tensor.file)
+    def pieces(self, tensor: TensorAt, sources: Sources, cast: str | None = None) -> tuple[Content, ...]:
+        bits = DTYPE_BITS[tensor.dtype]
+        if not tensor.parts:
+            whole = Part(tensor.file, tensor.offset, tensor.shape, tensor.strides)
+            return (self._piece(whole, bits, sources, cast),)
+        in_order = _following(tensor)
+        if in_order is not None:
+            return tuple(self._piece(part, bits, sources, cast) for part in in_order)
+        boxes = tuple(
+            Box(offsets=part.place or (), shape=part.shape, piece=self._piece(part, bits, sources, None))
+            for part in tensor.parts
+        )
+        whole_ = {"shape": tensor.shape, "itemsize": bits // 8, "boxes": boxes, "cast": cast}
+        return (Interleaved.model_validate(whole_),)
+
+    def _piece(self, part: Part, bits: int, sources: Sources, cast: str | None) -> Piece:
+        view = None if part.strides is None else View.of(part.shape, part.strides, bits)
+        length = prod(part.shape) * bits // 8 if view is None else view.span
+        source = sources.index(self._root / part.file)
+        return Piece(source=source, offset=part.offset, length=length, cast=cast, view=view)
 
     def same_memory(self, one: TensorAt, other: TensorAt) -> bool:
         return one.memory is not None and one == other
 
     def contents(self, tensor: TensorAt) -> Iterator[memoryview]:
-        path = self._root / tensor.file
-        if tensor.view is not None:
-            yield from gathered(lambda offset, length: _read(path, tensor.offset + offset, length), tensor.view)
-            return
-        for done in range(0, tensor.size, _CHUNK):
-            yield _read(path, tensor.offset + done, min(_CHUNK, tensor.size - done))
+        sources = Sources()
+        pieces = self.pieces(tensor, sources)
+        reader = Reader([source.path for source in sources])
+        for piece in pieces:
+            yield from reader.contents(piece)
+
+
+def _following(tensor: TensorAt) -> list[Part] | None:
+    """The parts in the order of the elements, where one is wholly before the next; None where they interleave.
+
+    They follow one another where each spans every dimension but the first whole.
+    """
+    if all(part.place is None for part in tensor.parts):
+        return list(tensor.parts)
+    if any(part.shape[1:] != tensor.shape[1:] for part in tensor.parts):
+        return None
+    return sorted(tensor.parts, key=lambda part: part.place or ())
 
 
 class Safetensors(InFiles):
@@ -196,25 +235,6 @@ class Safetensors(InFiles):
     @property
     def index_path(self) -> str | None:
         return None if self.index is None else self.index.path
-
-
-def _read(path: Path, offset: int, length: int) -> memoryview:
-    """A range of a file, whole.
-
-    Raises:
-        MissingInput: It cannot be read, or ends before.
-    """
-    content = bytearray(length)
-    try:
-        with path.open("rb") as stream:
-            done = 0
-            while done < length and (read := os.preadv(stream.fileno(), [memoryview(content)[done:]], offset + done)):
-                done += read
-    except OSError as error:
-        raise MissingInput(f"cannot be read: {error.strerror}", path=str(path)) from None
-    if done < length:
-        raise MissingInput("ends before its last tensor", path=str(path))
-    return memoryview(content)
 
 
 # ---------------------------------------------------------------- an index, held against its shards

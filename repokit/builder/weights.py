@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from repokit.builder.plan import Sources
     from repokit.builder.sources import Checkpoint
     from repokit.builder.stored import TensorAt
+    from repokit.operations import Content
     from repokit.schema.recipe import Weights
 
 # What transformers ties the embeddings of encoder-decoder models to (`_tied_weights_keys` of T5, BART, mBART, Pegasus).
@@ -236,32 +237,33 @@ def _shard(path: str, tensors: Mapping[str, _Output], checkpoint: Checkpoint, so
         TensorInfo(name, tensor.dtype, tensor.stored.shape, 0, 0) for name, tensor in tensors.items()
     )
     header = header_bytes(placed, METADATA)
-    pieces = _joined(_piece(tensors[info.name], checkpoint, sources) for info in placed)
+    pieces = _joined(piece for info in placed for piece in _pieces(tensors[info.name], checkpoint, sources))
     return WriteShard(path=path, header=header, pieces=tuple(pieces), size=len(header) + placed[-1].end)
 
 
-def _piece(tensor: _Output, checkpoint: Checkpoint, sources: Sources) -> Piece:
+def _pieces(tensor: _Output, checkpoint: Checkpoint, sources: Sources) -> tuple[Content, ...]:
     stored = tensor.stored
     cast = None if stored.dtype == tensor.dtype else f"{stored.dtype}>{tensor.dtype}"
-    source = checkpoint.weights.source(stored, sources)
-    return Piece(source=source, offset=stored.offset, length=stored.length, cast=cast, view=stored.view)
+    return checkpoint.weights.pieces(stored, sources, cast)
 
 
-def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
+def _joined(pieces: Iterator[Content]) -> Iterator[Content]:
     """Neighbours in the source that are neighbours in the output are read in one go; empty tensors take no reading."""
-    last: Piece | None = None
+    last: Content | None = None
     for piece in pieces:
-        if last and not (piece.view or last.view) and _follows(piece, last):
+        if isinstance(last, Piece) and isinstance(piece, Piece) and _follows(piece, last):
             last = last.model_copy(update={"length": last.length + piece.length})
             continue
-        if last and last.length:
+        if last and last.size:
             yield last
         last = piece
-    if last and last.length:
+    if last and last.size:
         yield last
 
 
 def _follows(piece: Piece, last: Piece) -> bool:
+    if piece.view or last.view:
+        return False
     return (piece.source, piece.offset, piece.cast) == (last.source, last.offset + last.length, last.cast)
 
 

@@ -311,6 +311,7 @@ def _contents(root: Path, operation: WriteText | WriteShard, planned: Changes) -
         return
     yield operation.header
     for piece in operation.pieces:
+        assert isinstance(piece, Piece)  # noqa: S101 - a fix puts nothing together
         yield from _streamed(root, planned.sources[piece.source].path, piece)
 
 
