@@ -19,7 +19,8 @@ def interleaved(whole: Interleaved, contents: Callable[[Piece], Iterator[memoryv
     """
     import numpy as np
 
-    result = np.empty(whole.shape, dtype=f"<u{whole.itemsize}")
+    # Zeros, not whatever the memory held: a plan that was tampered with could have boxes that overlap, and holes.
+    result = np.zeros(whole.shape, dtype=f"<u{whole.itemsize}")
     for box in whole.boxes:
         part = np.empty(box.shape, dtype=result.dtype)
         flat = part.reshape(-1).view(np.uint8)
