@@ -70,19 +70,24 @@ class _Steps:
 
 
 def _expand(block: Block, environment: Environment, expanded: Expanded, steps: _Steps) -> None:
-    names = [_INDEX.split(template.name) for template in block.templates]
-    dimensions = [_Dimensions(template, environment) for template in block.templates]
-    entries = list(zip(block.templates, names, dimensions, strict=True))
+    entries: list[tuple[Template, str, _Dimensions, Shape | None]] | None = None
     shapes, templates = expanded.shapes, expanded.templates
     for indices in _indices(block, environment, steps):
         if len(shapes) > MOST_TENSORS:
             raise ConfigUnusable(f"the config asks for more than {MOST_TENSORS:,} tensors")
-        for template, parts, shape in entries:
-            name = parts[0]
-            for index, part in zip(indices, parts[1:], strict=True):
-                name += f"{index}{part}"
-            shapes[name] = shape.fixed or shape.at(indices)
+        if entries is None:  # only now: a block that gives no tensor must not fail over the shape of one
+            entries = [_prepared(template, environment) for template in block.templates]
+        for template, pattern, dimensions, fixed in entries:
+            name = pattern % indices
+            shapes[name] = fixed or dimensions.at(indices)
             templates[name] = template
+
+
+def _prepared(template: Template, environment: Environment) -> tuple[Template, str, _Dimensions, Shape | None]:
+    """A template with its name as a format of the indices, and its shape where that is the same for all of them."""
+    pattern = "%d".join(part.replace("%", "%%") for part in _INDEX.split(template.name))
+    dimensions = _Dimensions(template, environment)
+    return template, pattern, dimensions, dimensions.fixed
 
 
 def _indices(block: Block, environment: Environment, steps: _Steps) -> Iterator[tuple[int, ...]]:
