@@ -12,12 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from repokit.linter.examples import Example
     from repokit.linter.finding import Report
     from repokit.rehearsal import Hub
     from repokit.repo.worker import Worker
+
+# No test is failed by a busy machine.
+settings.register_profile("repokit", deadline=None)
+settings.load_profile("repokit")
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
