@@ -66,3 +66,8 @@ def test_remote_lint(tmp_path: Path, environment: dict[str, str]) -> None:
 def test_build(tmp_path: Path, environment: dict[str, str]) -> None:
     peer = ["--peer"] if importlib.util.find_spec("torch") else []
     _judge(_lines("build.py", tmp_path / "work", environment, *peer))
+
+
+def test_checkpoints(tmp_path: Path, environment: dict[str, str]) -> None:
+    pytest.importorskip("peft")
+    _judge(_lines("checkpoints.py", tmp_path / "work", environment))
