@@ -17,13 +17,16 @@ from typing import Any
 
 from repokit.linter import explain
 from repokit.schema.recipe import Recipe
+from repokit.schema.variants import RecipeFile
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 
 
 def recipe_reference() -> str:
     """Every key of repokit.yaml, nested ones by their path."""
-    schema = Recipe.model_json_schema(by_alias=True)
+    # With variants a key may stand in each of them; what a recipe must have by the end is what a Recipe says.
+    required = Recipe.model_json_schema(by_alias=True)["required"]
+    schema = {**RecipeFile.model_json_schema(by_alias=True), "required": required}
     rows = (f"| `{key}` | {values} | {default} | {words} |" for key, values, default, words in _keys(schema, schema))
     return "\n".join(["| key | values | default | what |", "|---|---|---|---|", *rows]) + "\n"
 
@@ -32,15 +35,21 @@ def _keys(schema: dict[str, Any], node: dict[str, Any], above: str = "") -> Iter
     for name, raw in node["properties"].items():
         key = f"{above}{name}"
         part = _resolved(schema, raw)
+        part = next((option for option in _options(schema, part) if option.get("properties")), part)
         if part.get("properties"):
             yield from _keys(schema, part, f"{key}.")
             continue
         items = _resolved(schema, part.get("items", {}))
-        default = _default(raw["default"]) if "default" in raw else "required"
+        default = "required" if name in node.get("required", ()) else _default(raw.get("default", {}))
         described = next((of["description"] for of in (raw, items, node) if "description" in of), "")
         yield key, _values(schema, raw), default, described.replace("|", "\\|")
         if items.get("properties"):
             yield from _keys(schema, items, f"{key}[].")
+
+
+def _options(schema: dict[str, Any], node: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a value may be, where it may be several things."""
+    return [_resolved(schema, option) for option in node.get("anyOf", [])]
 
 
 def _resolved(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:

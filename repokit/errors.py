@@ -12,7 +12,8 @@ RepokitError                    exit 2: could not run, or could not check
 │   ├── PlanError               the recipe and the weights contradict each other
 │   ├── TargetRefused           the output directory is not repokit's to replace
 │   ├── LockHeld                another build writes to the same output
-│   └── NoSpace                 the disk is too small for what would be written
+│   ├── NoSpace                 the disk is too small for what would be written
+│   └── ExecutorLost            the cluster that writes is gone; what it has finished is used again
 ├── Stopped                     exit 1: findings at or above --fail-on, or a missing license, stopped the work
 ├── PublishError                nothing was published, or what was published is not what was meant
 │   ├── NotAuthorized           no token, a wrong token, or one without the right to write
@@ -113,6 +114,10 @@ class LockHeld(BuildError):
 
 class NoSpace(BuildError):
     """The disk is too small for what would be written."""
+
+
+class ExecutorLost(BuildError):
+    """The cluster that writes is gone; what it has finished is used again."""
 
 
 class Stopped(RepokitError):

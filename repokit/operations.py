@@ -4,6 +4,7 @@ WriteShard    a .safetensors file: exact header bytes, then what its tensors are
               Piece        bytes of a source, cast and brought side by side where they must be
               Interleaved  a tensor that is stored in parts which interleave in it
               Filled       zeros
+              Merged       a tensor with what adapters change in it
 WriteText     a small file whose bytes are known
 CopyFile      a file taken over byte for byte
 DeleteFile    a file that is to be gone
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
+from repokit.formats.safetensors import read_header
 from repokit.formats.tensors import DTYPE_BITS
 
 if TYPE_CHECKING:
@@ -175,6 +177,163 @@ class Filled(_Frozen):
         yield from ()
 
 
+def _kind(content: Any) -> str:  # noqa: ANN401 - what pydantic hands over: a dict of JSON, or one of the models
+    if isinstance(content, Piece):
+        return "piece"
+    kind = content.get("kind") if isinstance(content, dict) else getattr(content, "kind", None)
+    return kind if isinstance(kind, str) else "piece"
+
+
+# What holds a tensor as it is stored.
+Whole: TypeAlias = Annotated[
+    Annotated[Piece, Tag("piece")] | Annotated[Interleaved, Tag("interleaved")], Discriminator(_kind)
+]
+
+
+class Matrix(_Frozen):
+    """A matrix of an adapter. It stands in memory whole while it is used, as F64 at most.
+
+    Attributes:
+        piece: Its bytes, in the order of its elements, not cast.
+        dtype: In which they are stored.
+        shape: Rows and columns.
+    """
+
+    piece: Piece
+    dtype: Literal["F64", "F32", "F16", "BF16"]
+    shape: tuple[int, int]
+
+    @property
+    def memory(self) -> int:
+        """Bytes that stand in memory at once to read it and to hold it."""
+        return prod(self.shape) * 8 + self.piece.gathered + self.piece.memory
+
+
+class LowRank(_Frozen):
+    """Added to rows of a tensor: `scale` x B x A, as LoRA does it.
+
+    Attributes:
+        a: [rank, inputs].
+        b: [outputs, rank].
+        scale: What the product is multiplied by.
+        transposed: Whether the tensor is stored as [inputs, outputs]: embeddings, GPT-2's Conv1D.
+        first: The row of the tensor at which it begins: those of one expert after those of another.
+        diagonal: Of AdaLoRA, [rank, 1]: what each row of A is multiplied by.
+        magnitude: Of DoRA, [outputs, 1]: the norm that each output of the sum is brought to.
+    """
+
+    kind: Literal["low-rank"] = "low-rank"
+    a: Matrix
+    b: Matrix
+    scale: float = Field(allow_inf_nan=False)
+    transposed: bool = False
+    first: int = Field(0, ge=0)
+    diagonal: Matrix | None = None
+    magnitude: Matrix | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of what is added, as the tensor is stored."""
+        (_, inputs), (outputs, _) = self.a.shape, self.b.shape
+        return (inputs, outputs) if self.transposed else (outputs, inputs)
+
+    @property
+    def matrices(self) -> tuple[Matrix, ...]:
+        """What is read for it."""
+        return tuple(matrix for matrix in (self.a, self.b, self.diagonal, self.magnitude) if matrix is not None)
+
+
+class Added(_Frozen):
+    """Added to a whole tensor: `scale` times as many values."""
+
+    kind: Literal["added"] = "added"
+    values: Matrix
+    scale: float = Field(allow_inf_nan=False)
+
+    @property
+    def matrices(self) -> tuple[Matrix, ...]:
+        """What is read for it."""
+        return (self.values,)
+
+
+class NewRows(_Frozen):
+    """Rows of a tensor that are replaced: single tokens of an embedding.
+
+    Attributes:
+        rows: Which, each once.
+        values: One row for each, in their order.
+    """
+
+    kind: Literal["new-rows"] = "new-rows"
+    rows: tuple[Annotated[int, Field(ge=0)], ...]
+    values: Matrix
+
+    @property
+    def matrices(self) -> tuple[Matrix, ...]:
+        """What is read for it."""
+        return (self.values,)
+
+
+Change: TypeAlias = Annotated[LowRank | Added | NewRows, Field(discriminator="kind")]
+
+
+class Merged(_Frozen):
+    """A tensor with what adapters change in it, in order. It is read and written in blocks of whole rows.
+
+    Attributes:
+        base: The bytes of the tensor, one after another, not cast.
+        dtype: In which they are stored.
+        shape: Rows and columns: a tensor of one dimension has columns of one element, those of a tensor of more than
+            two dimensions are all but the first, or all but the last.
+        changes: What becomes of it.
+        cast: `F32>BF16`: the dtype that it is worked out in, and the one it is to have; None where they are the same.
+    """
+
+    kind: Literal["merged"] = "merged"
+    base: tuple[Whole, ...]
+    dtype: Literal["F64", "F32", "F16", "BF16"]
+    shape: tuple[int, int]
+    changes: tuple[Change, ...]
+    cast: str | None = None
+
+    @property
+    def worked_in(self) -> str:
+        """The dtype that it is worked out in: F32, and F64 for what is stored so."""
+        return "F64" if self.dtype == "F64" else "F32"
+
+    @property
+    def size(self) -> int:
+        """Bytes in the output."""
+        return _after(self.cast, prod(self.shape) * DTYPE_BITS[self.worked_in] // 8)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that stand in memory at once: the factors, blocks, and what the base needs to be read.
+
+        Changes of single experts follow one another: those of two stand in memory at once at most.
+        """
+        whole, of_experts = 0, 0
+        for change in self.changes:
+            needed = sum(matrix.memory for matrix in change.matrices)
+            if isinstance(change, LowRank) and change.shape[0] < self.shape[0]:
+                of_experts = max(of_experts, needed)
+            else:
+                whole += needed
+        blocks = 4 * 8 * max(MERGE_BLOCK, self.shape[1])
+        return whole + 2 * of_experts + blocks + max((content.memory for content in self.base), default=0)
+
+    def read(self) -> Iterator[Piece]:
+        """What is read for it."""
+        for content in self.base:
+            yield from content.read()
+        for change in self.changes:
+            yield from (matrix.piece for matrix in change.matrices)
+
+
+# Elements of a tensor that are worked on at once, unless one row has more.
+MERGE_BLOCK: Final = 1024 * 1024
+
+
 def _after(cast: str | None, stored: int) -> int:
     """Bytes after a cast."""
     if not cast:
@@ -183,14 +342,12 @@ def _after(cast: str | None, stored: int) -> int:
     return stored * DTYPE_BITS[wanted] // DTYPE_BITS[before]
 
 
-def _kind(content: Any) -> str:  # noqa: ANN401 - what pydantic hands over: a dict of JSON, or one of the models
-    kind = content.get("kind") if isinstance(content, dict) else getattr(content, "kind", None)
-    return kind if isinstance(kind, str) else "piece"
-
-
 # In JSON a Piece, of which a plan has tens of thousands, says nothing of its kind.
 Content: TypeAlias = Annotated[
-    Annotated[Piece, Tag("piece")] | Annotated[Interleaved, Tag("interleaved")] | Annotated[Filled, Tag("filled")],
+    Annotated[Piece, Tag("piece")]
+    | Annotated[Interleaved, Tag("interleaved")]
+    | Annotated[Filled, Tag("filled")]
+    | Annotated[Merged, Tag("merged")],
     Discriminator(_kind),
 ]
 
@@ -208,6 +365,12 @@ class WriteShard(_Frozen):
     def memory(self) -> int:
         """Bytes of the largest thing that must stand in memory whole to write it."""
         return max((piece.memory for piece in self.pieces), default=0)
+
+    def tensor_at(self, position: int) -> str | None:
+        """The tensor that holds a byte of the file, counted from its start."""
+        header = read_header(lambda offset, length: self.header[offset : offset + length], self.size, self.path)
+        position -= header.data_start
+        return next((tensor.name for tensor in header.tensors if tensor.begin <= position < tensor.end), None)
 
 
 class WriteText(_Frozen):

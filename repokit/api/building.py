@@ -9,14 +9,17 @@ from repokit.api.lint_settings import selection_of
 from repokit.api.linting import Gate
 from repokit.api.recipes import RECIPE, read_recipe
 from repokit.api.skeletons import live
+from repokit.formats.urls import is_url, place
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
+    from concurrent.futures import Executor
 
     from repokit.builder.build import Built, Progress
     from repokit.builder.draft import Draft
     from repokit.builder.plan import Plan
     from repokit.builder.stored import Stored
+    from repokit.builder.task_builds import Written
     from repokit.schema.recipe import Recipe
 
 
@@ -24,16 +27,21 @@ def init(checkpoint: str | Path, *, recipe_folder: Path | None = None, base: str
     """What `repokit init` would write for a checkpoint; nothing is written.
 
     Args:
-        checkpoint: A directory or a file of weights.
+        checkpoint: A directory or a file of weights, or the address of one: `s3://bucket/run`.
         recipe_folder: Where the recipe will lie; the current folder by default.
-        base: A local copy of the base model: what the checkpoint lacks is taken from there.
+        base: A copy of the base model: what the checkpoint lacks is taken from there.
 
     Raises:
         InputError: It is not a checkpoint that this version builds from.
     """
     from repokit.builder.draft import draft
 
-    return draft(Path(checkpoint), recipe_folder=recipe_folder or Path.cwd(), base=None if base is None else Path(base))
+    here = Path()
+    return draft(
+        place(here, str(checkpoint)),
+        recipe_folder=recipe_folder or Path.cwd(),
+        base=None if base is None else place(here, str(base)),
+    )
 
 
 def plan(
@@ -51,7 +59,7 @@ def plan(
     Args:
         recipe: What is wanted.
         folder: What relative paths in the recipe are relative to.
-        output: Another output directory than the recipe's, relative to the current directory.
+        output: Another output directory than the recipe's, relative to the current directory, or an address.
         kept: Paths in an earlier output whose edits are carried over.
         name: Of the recipe, for messages.
         tensors: The weights, by name: arrays of any library that has DLPack, numpy's interface or the buffer protocol.
@@ -65,7 +73,7 @@ def plan(
     from repokit.builder.planner import make_plan
 
     if output is not None:
-        recipe = recipe.model_copy(update={"output": str(Path(output).absolute())})
+        recipe = recipe.model_copy(update={"output": output if is_url(output) else str(Path(output).absolute())})
     return make_plan(
         recipe,
         folder=Path(folder),
@@ -84,6 +92,8 @@ def build(
     progress: Progress | None = None,
     jobs: int = 1,
     force: bool = False,
+    memory: int | None = None,
+    executor: Executor | str | None = None,
 ) -> Built:
     """Carries a plan out: lints it, writes it beside the target, lints that, puts it into place atomically.
 
@@ -95,6 +105,10 @@ def build(
         progress: Told of stages and bytes.
         jobs: Files that are written at once.
         force: Replace the output even if repokit did not build it or a person edited it.
+        memory: Bytes that the build may take, 300 MB of which are its own; None: as little as its largest tensor
+            allows, whatever the number of jobs.
+        executor: Writes the files instead of threads of this process: `dask://HOST:PORT`, or any executor of processes,
+            each of which then has the memory for itself. They must see sources and output under the same paths.
 
     Raises:
         RepokitError: The recipe, as `plan` raises it.
@@ -106,11 +120,84 @@ def build(
     plan_ = _planned(what, tensors)
     return carry_out(
         plan_,
-        gate=gate or Gate(selection_of(plan_.lint)),
+        gate=_with_base(gate, plan_),
         progress=progress or (lambda _stage, _done, _total: None),
         jobs=jobs,
         force=force,
         given=_given(tensors),
+        memory=memory,
+        executor=executor,
+    )
+
+
+def write_task(
+    plan_: Plan,
+    task: str,
+    *,
+    progress: Progress | None = None,
+    jobs: int = 1,
+    force: bool = False,
+    memory: int | None = None,
+    executor: Executor | str | None = None,
+) -> Written:
+    """Writes the files of one task of a plan, on any machine that shares the disk; `finalize` puts them into place.
+
+    Args:
+        plan_: From `read_plan`, the same for all tasks.
+        task: `2/8`: the second of eight.
+        progress: Told of stages and bytes.
+        jobs: Files that are written at once.
+        force: As of `build`.
+        memory: As of `build`, for this task.
+        executor: As of `build`.
+
+    Raises:
+        UsageError: There is no such task.
+        BuildError: Lock, disk, target. What the task has finished stays, and is not written again.
+    """
+    from repokit.builder import task_builds
+    from repokit.builder.tasks import Task
+
+    return task_builds.write_task(
+        plan_,
+        Task.parsed(task),
+        progress=progress or (lambda _stage, _done, _total: None),
+        jobs=jobs,
+        force=force,
+        memory=memory,
+        executor=executor,
+    )
+
+
+def finalize(
+    plan_: Plan,
+    *,
+    gate: Gate | None = None,
+    progress: Progress | None = None,
+    force: bool = False,
+    command: Callable[[str], str] = lambda task: f"repokit.write_task(plan, {task!r})",
+) -> Built:
+    """Puts into place what all tasks of a plan have written: lints it, then exchanges it with the target.
+
+    Args:
+        plan_: That of the tasks.
+        gate: As of `build`.
+        progress: Told of stages and bytes.
+        force: As of `build`.
+        command: What carries out a task such as `2/8`, for the message that says which are missing.
+
+    Raises:
+        Stopped: Findings at error level. Nothing was published; what the tasks wrote stays.
+        BuildError: Files are missing; lock, disk, target.
+    """
+    from repokit.builder import task_builds
+
+    return task_builds.finalize(
+        plan_,
+        gate=_with_base(gate, plan_),
+        progress=progress or (lambda _stage, _done, _total: None),
+        force=force,
+        command=command,
     )
 
 
@@ -144,16 +231,31 @@ def read_plan(path: str | Path) -> Plan:
     return Plan.read(Path(path))
 
 
-def check_plan(plan_: Plan, gate: Gate | None = None, *, force: bool = False) -> None:
+def check_plan(plan_: Plan, gate: Gate | None = None, *, force: bool = False, memory: int | None = None) -> None:
     """What a build would check before it writes: the output, and the repository that the plan describes.
 
     Raises:
+        PlanError: A tensor needs more memory than there may be.
         TargetRefused: The output is not repokit's to replace; `force` would replace it.
         Stopped: Findings at error level.
     """
     from repokit.builder.preview import Preview
+    from repokit.builder.remote_target import check as check_remote
+    from repokit.builder.reservation import for_tensors
     from repokit.builder.staging import check_target
 
-    check_target(Path(plan_.output), force=force, kept=plan_.kept)
+    for_tensors(plan_.operations, memory)
+    if is_url(plan_.output):
+        check_remote(plan_, force=force)
+    else:
+        check_target(Path(plan_.output), force=force, kept=plan_.kept)
 
-    (gate or Gate(selection_of(plan_.lint)))(Preview(plan_), "plan")
+    _with_base(gate, plan_)(Preview(plan_), "plan")
+
+
+def _with_base(gate: Gate | None, plan_: Plan) -> Gate:
+    """The gate, which also holds the result against the base that the plan was held against."""
+    gate = gate or Gate(selection_of(plan_.lint))
+    if isinstance(gate, Gate):  # a program may bring any function that looks at a Source
+        gate.base = gate.base or plan_.summary.base
+    return gate

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repokit.api.reading import address_of
+from repokit.api.reading import address_of, remote
 from repokit.errors import UsageError
 from repokit.printable import printable
 from repokit.repo.directory import Directory
@@ -66,6 +66,8 @@ def at_work(target: str | Path, fixes: Fixes | None) -> Iterator[None]:
         folder = address.repo_id.rpartition("/")[2]
         hint = f"hf download {address.repo_id}{revision} --local-dir {folder} && repokit lint {folder} --fix"
         raise UsageError("fixes are made in a directory, and the target is on the Hub", hint=hint)
+    if fixes is not None and remote(target) is not None:
+        raise UsageError("fixes are made in a directory, and the target is an address", hint="copy it here first")
     if fixes is None or not fixes.write or not Path(target).is_dir():
         yield
         return

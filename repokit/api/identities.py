@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repokit.api.reading import address_of
-from repokit.api.recipes import RECIPE, read_recipe, recipe_of
+from repokit.api.reading import address_of, place_of
+from repokit.api.recipes import RECIPE, read_recipes, recipe_of
 from repokit.errors import RecipeError
 from repokit.repo.identity import Identity
 
@@ -23,9 +23,10 @@ def identity_of(target: str | Path) -> Identity | None:
     address = address_of(target)
     with suppress(RecipeError):
         if address is None:
-            recipe = recipe_of(Path(target), None)
+            recipe = recipe_of(place_of(target), None)
             return None if recipe is None else identity_in(recipe)
-        if Path(RECIPE).is_file() and (recipe := read_recipe(RECIPE)).repo == address.repo_id:
+        recipes = (one.recipe for one in read_recipes(RECIPE)) if Path(RECIPE).is_file() else ()
+        if (recipe := next((recipe for recipe in recipes if recipe.repo == address.repo_id), None)) is not None:
             return identity_in(recipe)
     return None if address is None else Identity(repo=address.repo_id, origin="its address")
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repokit.api.reading import address_of
-from repokit.api.recipes import PYPROJECT, RECIPE, read_recipe, recipe_of
+from repokit.api.reading import address_of, place_of
+from repokit.api.recipes import PYPROJECT, RECIPE, read_recipes, recipe_of
 from repokit.linter.selection import Ignore, Selection
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def settings_for(target: str | Path) -> LintSettings:
     Raises:
         RecipeError: One of the two is there and cannot be read.
     """
-    recipe = _recipe_for(address_of(target)) or recipe_of(Path(target), None)
+    recipe = _recipe_for(address_of(target)) or recipe_of(place_of(target), None)
     if recipe is not None:
         found, origin = recipe.lint, RECIPE
     elif Path(PYPROJECT).is_file():
@@ -60,8 +60,8 @@ def _recipe_for(address: Address | None) -> Recipe | None:
     """The recipe that lies here, if it is the one of this repository on the Hub."""
     if address is None or not Path(RECIPE).is_file():
         return None
-    recipe = read_recipe(RECIPE)
-    return recipe if recipe.repo == address.repo_id else None
+    recipes = (one.recipe for one in read_recipes(RECIPE))
+    return next((recipe for recipe in recipes if recipe.repo == address.repo_id), None)
 
 
 def selection_of(settings: Lint) -> Selection:

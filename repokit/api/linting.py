@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from repokit.api.bases import give_base
+from repokit.api.bases import CONFIG, give_base
 from repokit.api.fixing import Fixes, Mended, at_work, known_files, mend
 from repokit.api.identities import identity_in, identity_of
 from repokit.api.reading import Read, address_of, open_repository, read_of
@@ -146,6 +146,23 @@ def _lint(repository: Repository, selection: Selection, *, deep: bool = False, f
     return Linted(report, lines.get)
 
 
+def _with_values_of_base(repository: Repository, selection: Selection, report: Report) -> Report:
+    """A report with what the values of a base tell. The first one that differs ends the reading: most do at once."""
+    from repokit.linter import engine
+    from repokit.linter.rules.stored_values import UnchangedModel
+
+    found = engine.lint(repository, selection, rules=[UnchangedModel()], deep=True)
+    repository.deep = False
+    coverage = replace(
+        report.coverage,
+        checked=(*report.coverage.checked, *found.coverage.checked),
+        not_checked={**report.coverage.not_checked, **found.coverage.not_checked},
+        broken={**report.coverage.broken, **found.coverage.broken},
+    )
+    findings, waived = (*report.findings, *found.findings), (*report.waived, *found.waived)
+    return replace(report, findings=findings, waived=waived, coverage=coverage)
+
+
 class Gate:
     """Lints on behalf of a build or a push and stops it at errors; keeps the last report for the screen."""
 
@@ -161,13 +178,20 @@ class Gate:
         self.fail_on = fail_on
         self.live = live() if live_skeleton else None
         self.recipe: Recipe | None = None  # what is being built, where the caller has it
+        self.base: str | Path | None = None  # the folder of what it was made from, where it is at hand
         self.last: Linted | None = None
 
     def __call__(self, source: Source, stage: str) -> None:
         with Repository(source) as repository:
             repository.live = self.live
             repository.identity = None if self.recipe is None else identity_in(self.recipe)
+            if self.base is not None and (Path(self.base) / CONFIG).is_file():
+                give_base(repository, self.base)
             self.last = _lint(repository, self.selection)
+            if stage == "output" and repository.base_model is not None:
+                self.last = replace(
+                    self.last, report=_with_values_of_base(repository, self.selection, self.last.report)
+                )
         report = self.last.report
         if stopping := report.at_least(self.fail_on):
             raise self._stopped(stopping, stage)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from repokit.errors import MissingInput, RevisionNotFound, UsageError
+from repokit.formats.urls import Place, Url, is_url
 from repokit.printable import printable
 from repokit.repo.directory import Directory
 from repokit.repo.repository import Repository
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from repokit.hub.address import Address
     from repokit.repo.hub import HubRevision
+    from repokit.repo.remote_directory import RemoteDirectory
 
     Progress = Callable[[str, int, int], object]
 
@@ -45,7 +47,8 @@ def open_repository(target: str | Path, *, token: str | None = None, progress: P
 
     Args:
         target: What exists as a directory is one. Else `org/name`, `org/name@revision`, `hf://...` or the address of
-            a page of the Hub: the small files and the beginnings of the large ones are read at once.
+            a page of the Hub: the small files and the beginnings of the large ones are read at once. Or an address
+            that fsspec opens: `s3://bucket/models/name`.
         token: For the Hub, instead of HF_TOKEN or a login.
         progress: Told of stages (`list`, `files`), and how many of how many are done.
 
@@ -54,6 +57,10 @@ def open_repository(target: str | Path, *, token: str | None = None, progress: P
         UsageError: The target is a file, or an address that leads elsewhere.
         RevisionNotFound, NotAuthorized, HubUnreachable: The Hub does not give it.
     """
+    if (url := remote(target)) is not None:
+        if (folder := url.on_disk) is not None:
+            return Repository(Directory(folder, label=str(target)))
+        return Repository(_opened_remotely(url))
     if not str(target):  # a variable that was not set; Path("") would be the current directory
         raise UsageError("the target is empty", hint="name a directory; . is the current one")
     path = Path(target)
@@ -72,11 +79,41 @@ def open_repository(target: str | Path, *, token: str | None = None, progress: P
 def address_of(target: str | Path) -> Address | None:
     """The address that a target is; None where it exists as a directory or a file, or can only be a path."""
     text = str(target)
-    if _exists(Path(target)) or _in_a_folder(text):
+    if remote(text) is not None or _exists(Path(target)) or _in_a_folder(text):
         return None
     from repokit.hub.address import parse
 
     return parse(text)
+
+
+def remote(target: str | Path) -> Url | None:
+    """The place that a target is which fsspec opens; None of the Hub's repositories, and of paths.
+
+    Raises:
+        UsageError: It leads nowhere.
+    """
+    text = str(target)
+    if not is_url(text) or isinstance(target, Path):
+        return None
+    url = Url.parse(text)
+    of_the_hub = url.lists_nothing or (url.protocol == "hf" and not url.path.startswith("buckets/"))
+    return None if of_the_hub else url
+
+
+def place_of(target: str | Path) -> Place:
+    """A target as a place where a recipe may build: of a revision on the Hub, a path that does not exist."""
+    url = remote(target)
+    return Path(target) if url is None else url.on_disk or url
+
+
+def _opened_remotely(url: Url) -> RemoteDirectory:
+    from repokit.repo.remote_directory import RemoteDirectory
+
+    found = RemoteDirectory(url)
+    if not found.entries():
+        hint = "check the address: the bucket, and every part of the path"
+        raise MissingInput("does not exist, or is empty", path=str(url), hint=hint)
+    return found
 
 
 def _exists(path: Path) -> bool:

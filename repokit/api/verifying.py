@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repokit.api.linting import Gate
-from repokit.errors import InputError, Stopped
+from repokit.errors import InputError, Stopped, UsageError
+from repokit.formats.urls import is_url
 from repokit.printable import printable
 
 if TYPE_CHECKING:
@@ -105,6 +106,9 @@ class LoadGate(Gate):
         from repokit.repo.directory import Directory
         from repokit.verifier.load_check import Target, check_load as check
 
+        if is_url(source.label):
+            what = "--load-check loads what lies in a directory, and the output is an address"
+            raise UsageError(what, hint="build into a directory; or build, and repokit verify --load a copy of it")
         super().__call__(source, stage)
         if stage == "output" and isinstance(source, Directory):
             self.loaded = check([Target(source.root, source.label, self._base)], threads=self._threads)[0]

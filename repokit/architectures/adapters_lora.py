@@ -103,11 +103,15 @@ def parameters(modules: Modules, settings: Settings) -> Iterator[tuple[str, Part
             yield path, {f"{before}{part}": shape for part, shape in factors.items()}
 
 
+def is_transposed(model_type: str) -> bool:
+    """Whether the fused experts of a model type are [experts, inputs, outputs]."""
+    return model_type.startswith(_TRANSPOSED_EXPERTS)
+
+
 def _parameter(shape: Shape, size: int | None, model_type: str) -> Parts:
     if len(shape) == 3:
         experts, first, second = shape
-        transposed = model_type.startswith(_TRANSPOSED_EXPERTS)
-        inputs, outputs = (first, second) if transposed else (second, first)
+        inputs, outputs = (first, second) if is_transposed(model_type) else (second, first)
     elif len(shape) == 2:
         experts, (outputs, inputs) = 1, shape
     else:

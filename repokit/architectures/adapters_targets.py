@@ -144,7 +144,8 @@ class _Layers:
     def __init__(self, settings: Settings) -> None:
         wanted = settings["layers_to_transform"]
         self._all = wanted is None or wanted == []
-        self._wanted = frozenset(wanted if isinstance(wanted, list) else [wanted])
+        numbers = wanted if isinstance(wanted, list) else [wanted]
+        self._wanted = frozenset(number for number in numbers if type(number) is int)
         given = settings["layers_pattern"]
         names = [given] if isinstance(given, str) and given else list(settings.texts("layers_pattern"))
         self._names = [] if self._all else [_before_number(name) for name in names]

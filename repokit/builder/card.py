@@ -6,6 +6,7 @@ The card says what is known and nothing else: a section without content is left 
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,7 @@ from repokit.printable import count, printable
 from repokit.resources import data, folder
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from repokit.builder.sources import Checkpoint
     from repokit.builder.training_run import TrainerState
@@ -51,16 +52,43 @@ def write_card(
     """
     config = checkpoint.config
     assert config is not None  # noqa: S101 - layouts.check_supported refuses a checkpoint without one
+    inferred = {
+        "library_name": "transformers",
+        "base_model_relation": "finetune" if recipe.base.id else None,
+        "pipeline_tag": pipeline_tag(config),
+    }
+    body = partial(_body, recipe, checkpoint, config, published=published, dtypes=dtypes, parameters=parameters)
+    return put_together(recipe, checkpoint, inferred, license_file, body)
+
+
+def put_together(
+    recipe: Recipe,
+    checkpoint: Checkpoint,
+    inferred: Mapping[str, Any],
+    license_file: str | None,
+    body: Callable[[], str],
+) -> bytes:
+    """A card of any kind: front matter over the body that a person wrote, or over a new one.
+
+    Args:
+        recipe: What the user says.
+        checkpoint: Its README.md is kept where a person wrote it.
+        inferred: Front matter that follows from the files; it fills gaps.
+        license_file: The license file that is published, or None.
+        body: Writes the new one.
+
+    Raises:
+        MalformedFile: The source's README.md does not parse.
+    """
     content = checkpoint.repository.content(README) or b""
     existing = parse_card(content, README)
     known = dict(existing.metadata or {})
     if not is_generated(existing.body):
-        metadata = _metadata(recipe, config, license_file, known=known)
+        metadata = _metadata(recipe, inferred, license_file, known=known)
         outdated = () if recipe.license.id == "other" else ("license_name", "license_link")
         return with_metadata(content, metadata, README, without=[key for key in outdated if not metadata[key]])
-    body = _body(recipe, checkpoint, config, published=published, dtypes=dtypes, parameters=parameters)
-    metadata = {**_survivors(known), **_stated(_metadata(recipe, config, license_file, known={}))}
-    return with_metadata(b"\n" + body.encode(), metadata, README)
+    metadata = {**_survivors(known), **_stated(_metadata(recipe, inferred, license_file, known={}))}
+    return with_metadata(b"\n" + body().encode(), metadata, README)
 
 
 SECTIONS: Final = ("summary", "intended_use", "usage", "training", "evaluation", "limitations", "citation", "contact")
@@ -86,22 +114,19 @@ def _stated(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if value is not None}
 
 
-def _metadata(recipe: Recipe, config: Config, license_file: str | None, *, known: Mapping[str, Any]) -> dict[str, Any]:
+def _metadata(
+    recipe: Recipe, inferred: Mapping[str, Any], license_file: str | None, *, known: Mapping[str, Any]
+) -> dict[str, Any]:
     """Front matter in the Hub's own order (hub-docs modelcard.md).
 
     Args:
         recipe: What it states wins.
-        config: What follows from it fills gaps.
+        inferred: What follows from the files fills gaps.
         license_file: The license file that is published, or None.
         known: What the card states already, which only the recipe overrides.
     """
     card = recipe.card
     link = recipe.license.link or (license_file if recipe.license.id == "other" else None)
-    inferred = {
-        "library_name": "transformers",
-        "base_model_relation": "finetune" if recipe.base.id else None,
-        "pipeline_tag": pipeline_tag(config),
-    }
     gaps = {key: value for key, value in inferred.items() if key not in known}
     return {
         "language": _one_or_list(card.language),
@@ -109,7 +134,7 @@ def _metadata(recipe: Recipe, config: Config, license_file: str | None, *, known
         "license_name": recipe.license.name,
         "license_link": link,
         "library_name": card.library_name or gaps.get("library_name"),
-        "tags": list(card.tags) or None,
+        "tags": list(dict.fromkeys([*gaps.get("tags", ()), *card.tags])) or None,
         "datasets": list(card.datasets) or None,
         "metrics": list(card.metrics) or None,
         "base_model": recipe.base.id,
@@ -148,6 +173,23 @@ def _body(
     dtypes: Mapping[str, int],
     parameters: int,
 ) -> str:
+    return rendered(
+        "card-full.md.jinja",
+        recipe,
+        details=details(recipe, config, _spread(dtypes), parameters),
+        training_facts=training_facts(checkpoint.trainer_state),
+        **loading(checkpoint, config, published),
+    )
+
+
+def rendered(template: str, recipe: Recipe, **values: Any) -> str:  # noqa: ANN401 - whatever the template shows
+    """The body of a card.
+
+    Args:
+        template: A file of templates/.
+        recipe: Its sections, name and license are at hand in every template.
+        values: What else the template shows.
+    """
     import jinja2
 
     environment = jinja2.Environment(  # noqa: S701 - Markdown, from our own template
@@ -157,39 +199,49 @@ def _body(
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    title = _title(recipe)
-    sections = ("summary", "intended_use", "limitations", "training", "evaluation", "usage", "citation", "contact")
-    text = environment.get_template("card-full.md.jinja").render(
-        title=title,
-        details=_details(recipe, config, dtypes, parameters),
-        training_facts=_training_facts(checkpoint.trainer_state),
+    text = environment.get_template(template).render(
+        title=title(recipe),
         license_sentence=_license_sentence(recipe),
         repo=recipe.repo,
         revision=recipe.push.tag,
-        directory=_directory(recipe, title),
-        **{name: (getattr(recipe.card, name) or "").strip() for name in sections},
-        **_loading(checkpoint, config, published),
+        directory=_directory(recipe, title(recipe)),
+        **{name: (getattr(recipe.card, name) or "").strip() for name in SECTIONS},
+        **values,
     )
     return text.strip() + "\n"
 
 
-def _title(recipe: Recipe) -> str:
+def title(recipe: Recipe) -> str:
     """One line, never empty."""
     named = (recipe.identity.name, (recipe.repo or "").rpartition("/")[2], PurePosixPath(recipe.output).name)
     return next((line for name in named if (line := " ".join((name or "").split()))), "Model")
 
 
-def _directory(recipe: Recipe, title: str) -> str:
+def _directory(recipe: Recipe, named: str) -> str:
     """Where the snippet downloads to: a name that needs no quotes in a shell or in Python."""
-    name = (recipe.repo or "").rpartition("/")[2] or title
+    name = (recipe.repo or "").rpartition("/")[2] or named
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "model"
 
 
-def _details(recipe: Recipe, config: Config, dtypes: Mapping[str, int], parameters: int) -> list[tuple[str, str]]:
+def _spread(dtypes: Mapping[str, int]) -> str:
+    spread = ", ".join(f"{HEADER_NAMES.get(name, name)} ({share:,})" for name, share in sorted(dtypes.items()))
+    return spread.partition(" ")[0] if len(dtypes) == 1 else spread
+
+
+def details(
+    recipe: Recipe, config: Config, stored: str, parameters: int | None, made: str = "Fine-tuned from"
+) -> list[tuple[str, str]]:
+    """The rows of the table at the top of a card.
+
+    Args:
+        recipe: What the user says.
+        config: What config.json says.
+        stored: The dtypes, in words.
+        parameters: None where they cannot be counted.
+        made: What the model is to its base, as words before its name.
+    """
     identity = recipe.identity
     length = config.text.integer("max_position_embeddings")
-    spread = ", ".join(f"{HEADER_NAMES.get(name, name)} ({share:,})" for name, share in sorted(dtypes.items()))
-    stored = spread.partition(" ")[0] if len(dtypes) == 1 else spread
     base = recipe.base.id
     pinned = f" at `{recipe.base.revision}`" if recipe.base.revision else ""
     names = [f"`{name}`" for name in config.architectures] + ([f"(`{config.model_type}`)"] if config.model_type else [])
@@ -197,21 +249,21 @@ def _details(recipe: Recipe, config: Config, dtypes: Mapping[str, int], paramete
         ("Family", identity.family),
         ("Variant", identity.variant),
         ("Architecture", " ".join(names)),
-        ("Parameters", f"{parameters:,}"),
+        ("Parameters", None if parameters is None else f"{parameters:,}"),
         ("Stored as", f"{stored}, safetensors"),
         ("Vocabulary", f"{config.vocab_size:,} tokens" if config.vocab_size else None),
         ("Context length", f"{length:,} tokens" if length else None),
-        ("Fine-tuned from", f"[{base}](https://huggingface.co/{base}){pinned}" if base else None),
+        (made, f"[{base}](https://huggingface.co/{base}){pinned}" if base else None),
     ]
-    return [(label, _cell(value)) for label, value in rows if value]
+    return [(label, cell(value)) for label, value in rows if value]
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """A value that stays inside its cell of a Markdown table."""
     return printable(" ".join(text.split()), 500).replace("|", "\\|")
 
 
-def _training_facts(state: TrainerState) -> list[str]:
+def training_facts(state: TrainerState) -> list[str]:
     """What trainer_state.json says of the run, in numbers: nothing that could be a path or a name."""
     facts = []
     epochs = state.number("epoch")
@@ -230,7 +282,7 @@ def _license_sentence(recipe: Recipe) -> str:
     return f"`{name}`{link}."
 
 
-def _loading(checkpoint: Checkpoint, config: Config, published: Collection[str]) -> dict[str, Any]:
+def loading(checkpoint: Checkpoint, config: Config, published: Collection[str]) -> dict[str, Any]:
     """The names that the snippet imports. They come out of config.json and end up in code that people run."""
     remote = "auto_map" in config
     task = _task(config)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from repokit.builder import vocabulary
 from repokit.errors import RecipeError
 from repokit.formats.paths import is_local
 from repokit.formats.strict_json import dumps
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 
 
 def edited_config(
-    config: Config, *, dtype: str | None, compat: tuple[str, ...], architectures: tuple[str, ...] = ()
+    config: Config,
+    *,
+    dtype: str | None,
+    compat: tuple[str, ...],
+    architectures: tuple[str, ...] = (),
+    vocab_size: int | None = None,
+    unties: bool = False,
 ) -> bytes | None:
     """config.json with the dtype that the weights will have, or None where it says so already.
 
@@ -28,6 +35,8 @@ def edited_config(
         dtype: torch's name of the dtype that the weights will have; None where they keep theirs.
         compat: `transformers-4` writes `torch_dtype` beside `dtype`.
         architectures: The classes that it is to name; () leaves those that it names.
+        vocab_size: Token ids that the weights will have a row for; None leaves what it states.
+        unties: Whether it is to say that the head is not the embedding.
     """
     raw = _at_every_level(config.raw, _without_local_path)
     if architectures:
@@ -36,6 +45,10 @@ def edited_config(
         raw = _at_every_level(raw, lambda level: _with_dtype(level, dtype))
         if raw.get("dtype") != dtype != raw.get("torch_dtype"):
             raw["dtype"] = dtype
+    if vocab_size is not None:
+        raw = vocabulary.with_vocabulary(config, raw, vocab_size)
+    if unties:
+        raw = vocabulary.untied(config, raw)
     if "transformers-4" in compat:
         raw = _at_every_level(raw, _for_transformers_4)
     return None if raw == config.raw else dumps(raw, infinity=True)  # as it stood

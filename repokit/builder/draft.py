@@ -14,19 +14,27 @@ from typing import TYPE_CHECKING, Any, Final
 from repokit.architectures import covered
 from repokit.builder import fitting
 from repokit.builder.card import pipeline_tag
+from repokit.builder.kinds import Kind, found_kind
 from repokit.builder.layouts import check_supported
 from repokit.builder.license import NAMES
 from repokit.builder.naming import repaired
+from repokit.builder.quantization_files import Declaration, declaration_of, is_declared
+from repokit.builder.quantization_words import Words, words
 from repokit.builder.sources import Checkpoint, Role, open_checkpoint
 from repokit.builder.training_run import Nested
 from repokit.errors import InputError
 from repokit.formats.paths import is_local, is_repo_id
 from repokit.formats.tensors import HEADER_NAMES
+from repokit.formats.urls import Place, Url
 from repokit.printable import count, printable, size, some
+from repokit.repo.quantization import GPTQ_FILE
 from repokit.resources import folder
+from repokit.schema.recipe import QuantizationRecipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from jinja2 import Environment
 
 
 @dataclass(frozen=True)
@@ -42,19 +50,19 @@ class Draft:
     """
 
     text: str
-    source: Path
+    source: Place
     found: tuple[str, ...]
     nested: tuple[Nested, ...]
     missing: tuple[str, ...]
 
 
-def draft(path: Path, *, recipe_folder: Path, base: Path | None = None) -> Draft:
+def draft(path: Place, *, recipe_folder: Path, base: Place | None = None) -> Draft:
     """Reads headers and documents of a checkpoint and writes nothing.
 
     Args:
         path: A checkpoint, or the output directory of a run.
         recipe_folder: Where the recipe will lie; its paths are relative to it.
-        base: A local copy of the base model: what the checkpoint lacks is taken from there.
+        base: A copy of the base model: what the checkpoint lacks is taken from there.
 
     Raises:
         InputError: It is not a checkpoint, or one that this version does not build from.
@@ -64,16 +72,27 @@ def draft(path: Path, *, recipe_folder: Path, base: Path | None = None) -> Draft
     if not asked.weights.files and asked.nested:
         best = next((nested for nested in asked.nested if nested.best), asked.nested[-1])
         checkpoint = open_checkpoint(path / best.path)
+    match found_kind(checkpoint):
+        case Kind.ADAPTER:
+            from repokit.builder.adapter_draft import adapter_draft  # which is made of this module
+
+            return adapter_draft(checkpoint, asked.nested, recipe_folder=recipe_folder, base=base)
+        case Kind.GGUF:
+            from repokit.builder.gguf_draft import gguf_draft  # the same
+
+            return gguf_draft(checkpoint, recipe_folder=recipe_folder, base=base)
+        case _:
+            pass
     borrowed = () if base is None else _borrowed(checkpoint, open_checkpoint(base))
-    check_supported(checkpoint)
-    facts = _Facts(checkpoint)
-    source = _relative(checkpoint.root / (checkpoint.file or ""), recipe_folder)
+    check_supported(checkpoint, quantized=is_declared(checkpoint))
+    facts = Facts(checkpoint)
+    source = relative(checkpoint.root / (checkpoint.file or ""), recipe_folder)
     text = _rendered(
         facts,
         source=source,
-        output=_output(facts, recipe_folder),
+        output=output_of(facts, recipe_folder),
         nested=asked.nested,
-        base_path=None if base is None else _relative(base, recipe_folder),
+        base_path=None if base is None else relative(base, recipe_folder),
         borrowed=borrowed,
     )
     missing = ("repo",) if facts.license else ("repo", "license.id")
@@ -94,12 +113,14 @@ def _borrowed(checkpoint: Checkpoint, base: Checkpoint) -> tuple[str, ...]:
     return found
 
 
-def _relative(path: Path, folder: Path) -> str:
-    """A path as a recipe in a folder spells it: `./run/checkpoint-40`, `../run`, `.`.
+def relative(path: Place, folder: Path) -> str:
+    """A path as a recipe in a folder spells it: `./run/checkpoint-40`, `../run`, `.`; an address as it is.
 
     Raises:
         InputError: It holds bytes that are no text, which a recipe cannot spell.
     """
+    if isinstance(path, Url):
+        return str(path)
     relative = os.path.relpath(path.resolve(), folder.resolve())
     try:
         relative.encode()
@@ -108,15 +129,15 @@ def _relative(path: Path, folder: Path) -> str:
     return relative if relative.startswith("..") or relative == "." else f"./{relative}"
 
 
-def _output(facts: _Facts, recipe_folder: Path) -> str:
+def output_of(facts: Facts, recipe_folder: Path) -> str:
     """`./dist/NAME`; beside the source where that would lie inside it, because a source is only read."""
     root = facts.checkpoint.root.resolve()
-    inside = recipe_folder.resolve() == root or root in recipe_folder.resolve().parents
-    return _relative(root.parent / "dist" / facts.name, recipe_folder) if inside else f"./dist/{facts.name}"
+    inside = root in (recipe_folder.resolve(), *recipe_folder.resolve().parents)
+    return relative(root.parent / "dist" / facts.name, recipe_folder) if inside else f"./dist/{facts.name}"
 
 
 def _rendered(
-    facts: _Facts,
+    facts: Facts,
     *,
     source: str,
     output: str,
@@ -124,40 +145,50 @@ def _rendered(
     base_path: str | None,
     borrowed: tuple[str, ...],
 ) -> str:
+    return (
+        environment()
+        .get_template("repokit.yaml.jinja")
+        .render(
+            schema=folder("schemas") / "recipe.schema.json",
+            source=source,
+            output=output,
+            name=facts.name,
+            found=list(facts.found()),
+            nested=nested,
+            base_path=base_path,
+            borrowed=borrowed,
+            architecture=facts.architecture,
+            base=facts.base,
+            license=facts.license,
+            license_file=facts.license_file,
+            pipeline_tag=facts.pipeline_tag,
+            language=facts.language,
+            datasets=facts.datasets,
+            leftovers=facts.leftovers,
+            stored=facts.stored,
+            declared=facts.declared,
+            wrappers=facts.wrapped,
+            unknown=[path for path in facts.checkpoint.files(Role.UNKNOWN) if path not in facts.of_quantizer][:20],
+            quantized=facts.quantized,
+        )
+    )
+
+
+def environment() -> Environment:
+    """Where templates of recipes are rendered: `yaml`, `yaml_list` and `comment` spell values out of files."""
     import jinja2
 
-    environment = jinja2.Environment(  # noqa: S701 - YAML, from our own template; values go through `yaml`
+    made = jinja2.Environment(  # noqa: S701 - YAML, from our own template; values go through `yaml`
         loader=jinja2.FileSystemLoader(folder("templates")),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["yaml"] = _yaml_scalar
-    environment.filters["yaml_list"] = _yaml_list
-    environment.filters["comment"] = printable
-    return environment.get_template("repokit.yaml.jinja").render(
-        schema=folder("schemas") / "recipe.schema.json",
-        source=source,
-        output=output,
-        name=facts.name,
-        found=list(facts.found()),
-        nested=nested,
-        base_path=base_path,
-        borrowed=borrowed,
-        architecture=facts.architecture,
-        base=facts.base,
-        license=facts.license,
-        license_file=facts.license_file,
-        pipeline_tag=facts.pipeline_tag,
-        language=facts.language,
-        datasets=facts.datasets,
-        leftovers=facts.leftovers,
-        stored=facts.stored,
-        declared=facts.declared,
-        wrappers=facts.wrapped,
-        unknown=facts.checkpoint.files(Role.UNKNOWN)[:20],
-    )
+    made.filters["yaml"] = _yaml_scalar
+    made.filters["yaml_list"] = _yaml_list
+    made.filters["comment"] = printable
+    return made
 
 
 # What looks like a word or a path, and the words that YAML 1.1 reads as something else than a string.
@@ -184,7 +215,7 @@ def _yaml_list(values: Sequence[str]) -> str:
 _OF_THE_RUN: Final = frozenset({Role.TRAINING, Role.LOG, Role.CHECKPOINT, Role.PICKLE})
 
 
-class _Facts:
+class Facts:
     """What a checkpoint says about itself, and where it says so."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
@@ -208,7 +239,7 @@ class _Facts:
     def name(self) -> str:
         """A name for the output folder: the run's own, never `checkpoint-40`."""
         root = self.checkpoint.root.resolve()
-        return root.parent.name if root.name.startswith("checkpoint-") and root.parent.name else root.name
+        return root.parent.name if root.name.startswith(("checkpoint-", "epoch_")) and root.parent.name else root.name
 
     @property
     def declared(self) -> str | None:
@@ -224,7 +255,25 @@ class _Facts:
         path = self.config.string("_name_or_path") if self.config is not None else None
         if path and is_repo_id(path) and "/" in path and not is_local(path):
             return path, "config.json"
+        side = self.checkpoint.repository.document(GPTQ_FILE) if self.quantized else None
+        path = None if side is None else side.string("model_name_or_path")
+        if path and is_repo_id(path) and "/" in path and not is_local(path):
+            return path, GPTQ_FILE
         return None
+
+    @cached_property
+    def _declaration(self) -> Declaration | None:
+        return declaration_of(self.checkpoint) if is_declared(self.checkpoint) else None
+
+    @property
+    def quantized(self) -> Words | None:
+        """How the weights are quantized, in words; None where they are not."""
+        return None if self._declaration is None else words(self._declaration, QuantizationRecipe())
+
+    @property
+    def of_quantizer(self) -> tuple[str, ...]:
+        """Files of the quantizer that are published beside its weights."""
+        return () if self._declaration is None else self._declaration.published
 
     @property
     def license(self) -> tuple[str, str] | None:
@@ -304,6 +353,15 @@ class _Facts:
         files = count(len(checkpoint.weights.files), "file")
         under = f" under {printable(checkpoint.weights.container)}" if checkpoint.weights.container else ""
         yield f"weights       {count(len(tensors), 'tensor')}, {size(total)}, {stored}, in {files}{under}"
+        for note in checkpoint.weights.notes:
+            yield f"              {note}"
+        if self.quantized is not None:
+            yield f"quantized     {self.quantized.method}; group size: {self.quantized.group_size}"
+        yield from self.beside()
+
+    def beside(self) -> Iterator[str]:
+        """What lies beside the weights, a line each."""
+        checkpoint = self.checkpoint
         for role in (Role.TOKENIZER, Role.CHAT_TEMPLATE, Role.PROCESSOR, Role.CODE):
             if files_of_role := checkpoint.files(role):
                 yield f"{role!s:<14}{some(files_of_role, limit=4)}"

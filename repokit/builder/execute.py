@@ -1,254 +1,230 @@
-"""Plan -> files. Every operation is a pure task: any order and any number of threads give the same bytes."""
+"""Plan -> files. Every operation is a pure task: any order and any number of threads or workers give the same bytes."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import hashlib
-import os
-import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import FIRST_EXCEPTION, Executor, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from repokit.builder.reading import CHUNK, MEMORY, Reader
-from repokit.builder.transforms.cast import DoesNotFitError, cast
-from repokit.errors import BuildError, MissingInput, NoSpace, PlanError, RepokitError
-from repokit.formats.safetensors import read_header
-from repokit.formats.tensors import DTYPE_BITS
-from repokit.operations import CopyFile, DeleteFile, Piece, WriteShard, WriteText
-from repokit.printable import printable, size
-from repokit.schema.manifest import ManifestFile
+from repokit.builder import executors
+from repokit.builder.executors import write_there
+from repokit.builder.reading import MEMORY
+from repokit.builder.reservation import Reservation, for_tensors
+from repokit.builder.writing import Terms, explained, write_file
+from repokit.errors import MissingInput, PlanError, UsageError
+from repokit.formats.urls import Url, is_url
+from repokit.operations import CopyFile, DeleteFile, WriteShard
+from repokit.repo.remote_files import looked_up_again
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from repokit.builder.journal import Journal
     from repokit.builder.plan import Plan, SourceFile
     from repokit.builder.stored import Stored
-    from repokit.operations import Content, Operation
+    from repokit.builder.writing import Advance
+    from repokit.formats.urls import Place
+    from repokit.operations import Operation
+    from repokit.schema.manifest import ManifestFile
 
-# After so many bytes the disk is told to begin writing, while the next ones are read: an fsync at the end then waits
-# for little.
-WRITE_BEHIND: Final = 32 * 1024 * 1024
-
-Advance = Callable[[int], None]  # bytes of output written since the last call
+    Submit = Callable[[Operation], Future[ManifestFile | None]]
 
 
-def check_sources(sources: Sequence[SourceFile], given: Stored | None) -> None:
+class Written(Protocol):
+    """Which files are finished: a journal, wherever it lies."""
+
+    def finished(self) -> Mapping[str, ManifestFile]:
+        """Files that are whole."""
+
+    def append(self, record: ManifestFile) -> None:
+        """Records a file that has been written."""
+
+
+def check_sources(sources: Iterable[SourceFile], given: Stored | None) -> None:
     """Refuses a plan whose inputs have changed since it was made, or are those of a program that is gone.
 
     Raises:
         PlanError, MissingInput: Naming the file.
     """
+    remote: dict[Url, SourceFile] = {}
     for source in sources:
         if source.path.startswith(MEMORY):
             if given is None or source.path.removeprefix(MEMORY) not in given.tensors:
                 hint = "build it in the program that has the tensors: repokit.build(recipe, tensors=...)"
                 raise PlanError("is a tensor of a program that is not this one", path=source.path, hint=hint)
             continue
+        if is_url(source.path):
+            remote[Url.parse(source.path)] = source
+            continue
         try:
             status = Path(source.path).stat()
         except OSError as error:
-            raise MissingInput(f"cannot be read: {error.strerror}", path=source.path) from None
+            hint = "a plan holds the paths of its sources: carry it out where they are, or plan again"
+            raise MissingInput(f"cannot be read: {error.strerror}", path=source.path, hint=hint) from None
         if (status.st_size, status.st_mtime_ns) != (source.size, source.mtime_ns):
             hint = "let the training finish, then build again"
             raise PlanError("has changed since the plan was made", path=source.path, hint=hint)
+    for url, found in looked_up_again(remote).items():
+        if found.differs(remote[url].size, remote[url].version):
+            hint = "let the training finish, then build again"
+            raise PlanError("has changed since the plan was made", path=str(url), hint=hint)
 
 
 def execute(
     plan: Plan,
-    staging: Path,
-    journal: Journal,
+    staging: Place,
+    journal: Written,
     *,
+    operations: Sequence[Operation] | None = None,
     jobs: int = 1,
     advance: Advance,
     given: Stored | None = None,
+    memory: int | None = None,
+    executor: Executor | str | None = None,
 ) -> list[ManifestFile]:
-    """Writes every file of a plan into a staging directory, except those that the journal has.
+    """Writes the files of a plan into a staging directory, except those that the journal has.
 
     Args:
         plan: What to write.
-        staging: An existing directory.
-        journal: Of that directory.
+        staging: An existing directory, or an address.
+        journal: Of that place.
+        operations: Some of the plan's; None: all of them.
         jobs: Files that are written at once.
         advance: Told of every written chunk, from any thread.
         given: The tensors of a running program, where the plan is made of them.
+        memory: Bytes that the build may take; see reservation.for_tensors. Of an executor: each of its processes.
+        executor: Writes instead of threads of this process; `dask://HOST:PORT`: that cluster.
 
     Returns:
         A record of every file, sorted by path. With `manifest: off` no hashes are computed, and the list is empty.
 
     Raises:
-        BuildError: The disk is full, or the file system refused.
+        BuildError: The disk is full, or the file system refused; ExecutorLost: what should write is gone.
         InputError, PlanError: A source changed, or holds values that the wanted dtype cannot.
     """
-    check_sources(plan.sources, given)
+    wanted = plan.operations if operations is None else operations
+    room = for_tensors(wanted, memory)
+    sources = [plan.sources[index] for index in sorted({index for one in wanted for index in read_by(one)})]
+    check_sources(sources, given)
     finished = journal.finished()
-    pending = [operation for operation in plan.operations if operation.path not in finished]
-    advance(sum(record.size for record in finished.values()))
-    task = _Task(plan, staging, journal, advance, given)
-    with ThreadPoolExecutor(max_workers=max(1, jobs), thread_name_prefix="repokit") as executor:
-        records = _all_of(executor, task, pending)
-    check_sources(plan.sources, given)  # a training that still goes on may have written while we read
+    reused = [finished[operation.path] for operation in wanted if operation.path in finished]
+    advance(sum(record.size for record in reused))
+    pending = [operation for operation in wanted if operation.path not in finished]
+    if isinstance(staging, Path):
+        for folder in {(staging / operation.path).parent for operation in pending}:
+            folder.mkdir(parents=True, exist_ok=True)
+    work = _Work(plan, pending, staging, journal, advance)
+    if executor is None:
+        records = _here(work, jobs, room, given)
+    elif isinstance(staging, Url):
+        raise alone(staging)
+    else:
+        records = _elsewhere(work, staging.absolute(), executor, room)
+    check_sources(sources, given)  # a training that still goes on may have written while we read
     if plan.manifest == "off":
         return []
-    return sorted([*finished.values(), *records], key=lambda record: record.path)
+    return sorted([*reused, *records], key=lambda record: record.path)
 
 
-def _all_of(executor: Executor, task: _Task, operations: Iterable[Operation]) -> list[ManifestFile]:
-    """Largest first, so that the last task is a short one; the first failure stops the rest."""
-    by_size = sorted(operations, key=lambda operation: 0 if isinstance(operation, DeleteFile) else -operation.size)
-    futures = [executor.submit(task, operation) for operation in by_size]
-    try:
-        done, waiting = wait(futures, return_when=FIRST_EXCEPTION)
-    except BaseException:  # Ctrl-C in the main thread: running tasks stop at their next chunk
-        task.stopped.set()
-        executor.shutdown(cancel_futures=True)
-        raise
-    if waiting:
-        task.stopped.set()
-        executor.shutdown(cancel_futures=True)
-    for future in done:
-        if (
-            not future.cancelled()
-            and (error := future.exception()) is not None
-            and not isinstance(error, _StoppedError)
-        ):
-            raise error
-    return [record for future in futures if (record := future.result()) is not None]
+def alone(target: Url) -> UsageError:
+    """What is said of an executor where the output is an address."""
+    what = "--executor writes into a directory that every worker sees, and the output is an address"
+    return UsageError(what, path=str(target), hint="leave out the executor: --jobs writes several files at once")
 
 
-class _StoppedError(Exception):
-    """Another task failed; this one has nothing to say."""
+def read_by(operation: Operation) -> set[int]:
+    """Positions in the plan's sources of what an operation reads."""
+    match operation:
+        case CopyFile(source=source):
+            return {source}
+        case WriteShard(pieces=pieces):
+            return {piece.source for content in pieces for piece in content.read()}
+    return set()
 
 
-class _Task:
-    """Carries out one operation: a pure function of the plan and the source files."""
+class _Work(NamedTuple):
+    """What is left to write, and who is told."""
 
-    def __init__(self, plan: Plan, staging: Path, journal: Journal, advance: Advance, given: Stored | None) -> None:
-        self.given = given
-        self.sources = [source.path for source in plan.sources]
-        self.staging = staging
-        self.journal = journal
-        self.advance = advance
-        self.hashed = plan.manifest != "off"
-        self.stopped = threading.Event()
+    plan: Plan
+    operations: Sequence[Operation]
+    staging: Place
+    journal: Written
+    advance: Advance
 
-    def __call__(self, operation: Operation) -> ManifestFile | None:
-        if isinstance(operation, DeleteFile):
-            (self.staging / operation.path).unlink(missing_ok=True)
+
+def _here(work: _Work, jobs: int, room: int, given: Stored | None) -> list[ManifestFile]:
+    """In threads of this process, each of which journals what it has written."""
+    sources = [source.path for source in work.plan.sources]
+    stopped = threading.Event()
+    terms = Terms(work.plan.manifest != "off", Reservation(room), work.advance, stopped.is_set, given)
+
+    def written(operation: Operation) -> ManifestFile | None:
+        if stopped.is_set():  # a task that was not cancelled in time
             return None
-        try:
-            record = self._write(operation)
-            self.journal.append(record)
-        except RepokitError as error:
-            error.path = error.path or operation.path
-            raise
-        except OSError as error:
-            raise explained(error, operation.path, operation.size) from None
+        record = write_file(sources, operation, work.staging, terms)
+        if record is not None:
+            _append(work.journal, record)
         return record
 
-    def _write(self, operation: WriteShard | WriteText | CopyFile) -> ManifestFile:
-        place = self.staging / operation.path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        reader = Reader(self.sources, self.given)
-        output = _Output(place, self)
-        try:
-            match operation:
-                case WriteText(content=content):
-                    output.write(content)
-                    origin = operation.origin
-                case CopyFile():
-                    self._copy(Piece(source=operation.source, offset=0, length=operation.size), output, reader)
-                    origin = operation.origin
-                case WriteShard():
-                    self._write_shard(operation, output, reader)
-                    origin = "weights"
-        finally:
-            output.close()
-        return ManifestFile(path=operation.path, size=operation.size, sha256=output.sha256, origin=origin)
-
-    def _write_shard(self, operation: WriteShard, output: _Output, reader: Reader) -> None:
-        output.write(operation.header)
-        for piece in operation.pieces:
-            try:
-                self._copy(piece, output, reader)
-            except DoesNotFitError as overflow:
-                wanted = (piece.cast or "").rpartition(">")[2]
-                position = output.written + overflow.element * DTYPE_BITS[wanted] // 8
-                what = f"has the value {overflow.value:g}, which {wanted} cannot hold"
-                why = "it would become infinite, and the model would answer with NaN"
-                hint = "cast to bfloat16, or keep the tensor as it is: weights.keep"
-                place = _tensor_at(operation, position)
-                raise PlanError(what, why=why, path=operation.path, place=place, hint=hint) from None
-
-    def _copy(self, content: Content, output: _Output, reader: Reader) -> None:
-        """Streams one piece, in chunks that end with an element."""
-        for part in reader.contents(content):
-            for first in range(0, len(part), CHUNK):
-                if self.stopped.is_set():
-                    raise _StoppedError
-                chunk = part[first : first + CHUNK]
-                output.write(cast(chunk, content.cast) if content.cast else chunk)
+    with ThreadPoolExecutor(max_workers=max(1, jobs), thread_name_prefix="repokit") as threads:
+        return _all_of(lambda operation: threads.submit(written, operation), work.operations, stop=stopped.set)
 
 
-def _tensor_at(operation: WriteShard, position: int) -> str | None:
-    """The tensor that holds a byte of a shard, counted from the start of the file."""
-    header = read_header(
-        lambda offset, length: operation.header[offset : offset + length], operation.size, operation.path
-    )
-    position -= header.data_start
-    return next((tensor.name for tensor in header.tensors if tensor.begin <= position < tensor.end), None)
+def _elsewhere(work: _Work, staging: Path, executor: Executor | str, room: int) -> list[ManifestFile]:
+    """In other processes. What they have written is journalled here, by one."""
+    paths = [source.path for source in work.plan.anywhere().sources]
+    if any(path.startswith(MEMORY) for path in paths):
+        what = "--executor writes in other processes, and the tensors are in this one"
+        raise UsageError(what, hint="leave out the executor")
+    hashed = work.plan.manifest != "off"
+
+    def finished(record: ManifestFile) -> None:
+        _append(work.journal, record)
+        work.advance(record.size)
+
+    running = executors.Running(staging)
+    with running as token, executors.opened(executor, staging, token) as pool:
+
+        def submit(operation: Operation) -> Future[ManifestFile | None]:
+            wanted = read_by(operation)
+            own = [path if index in wanted else "" for index, path in enumerate(paths)]
+            call = partial(write_there, own, operation, str(staging), token, hashed=hashed, room=room)
+            return pool.submit(call)
+
+        return _all_of(submit, work.operations, stop=running.end, done=finished)
 
 
-class _Output:
-    """A file that is being written: hashed on the way, synced at the end."""
-
-    def __init__(self, place: Path, task: _Task) -> None:
-        self._descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-        self._hash = hashlib.sha256() if task.hashed else None
-        self._advance = task.advance
-        self.written = self._told = 0
-
-    def write(self, content: bytes | memoryview) -> None:
-        view = memoryview(content)
-        if self._hash is not None:
-            self._hash.update(view)
-        while view:
-            written = os.write(self._descriptor, view)
-            self._advance(written)
-            self.written += written
-            view = view[written:]
-        if self.written - self._told >= WRITE_BEHIND:
-            self._begin_writing()
-
-    def _begin_writing(self) -> None:
-        """Starts the transfer of what was written since the last call, without waiting for it.
-
-        POSIX_FADV_DONTNEED does that to pages that are not on the disk yet (Linux, mm/fadvise.c); macOS has no such
-        call.
-        """
-        if sys.platform == "linux":
-            with contextlib.suppress(OSError):  # advice that a file system does not take
-                os.posix_fadvise(self._descriptor, self._told, self.written - self._told, os.POSIX_FADV_DONTNEED)
-        self._told = self.written
-
-    def close(self) -> None:
-        try:
-            os.fsync(self._descriptor)
-        finally:
-            os.close(self._descriptor)
-
-    @property
-    def sha256(self) -> str:
-        return self._hash.hexdigest() if self._hash is not None else "0" * 64
+def _append(journal: Written, record: ManifestFile) -> None:
+    try:
+        journal.append(record)
+    except OSError as error:
+        raise explained(error, record.path, record.size) from None
 
 
-def explained(error: OSError, path: str, wanted: int) -> BuildError:
-    """What it means for a build that the file system refused to write `wanted` bytes."""
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        hint = "free some, or choose another output; what was there before is untouched"
-        return NoSpace(f"did not fit on the disk: it needs {size(wanted)}", path=path, hint=hint)
-    return BuildError(f"cannot be written: {printable(error.strerror)}", path=path)
+def _all_of(
+    submit: Submit,
+    operations: Iterable[Operation],
+    *,
+    stop: Callable[[], None],
+    done: Callable[[ManifestFile], None] = lambda _record: None,
+) -> list[ManifestFile]:
+    """Largest first, so that the last one is short. The first failure, and Ctrl-C, stop the rest at its next chunk."""
+    by_size = sorted(operations, key=lambda operation: 0 if isinstance(operation, DeleteFile) else -operation.size)
+    futures: list[Future[ManifestFile | None]] = []
+    records = []
+    try:
+        futures.extend(submit(operation) for operation in by_size)
+        for future in as_completed(futures):
+            if (record := future.result()) is not None:
+                done(record)
+                records.append(record)
+    except BaseException as error:
+        stop()
+        for future in futures:
+            future.cancel()
+        if (gone := executors.lost(error)) is not None:
+            raise gone from None
+        raise
+    return records

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from repokit.builder.foreign import AS_IT_IS, LAYOUTS, Layout, refuse
+from repokit.builder.partitions import check_whole
 from repokit.builder.sources import Role
-from repokit.builder.stored import check_index
+from repokit.builder.stored import Safetensors, check_index
 from repokit.errors import InputError, MalformedFile, MissingInput, UnsupportedSource
-from repokit.formats.signature import identify
+from repokit.formats.signature import identify, is_tar
 from repokit.printable import count, printable, some
 from repokit.repo.weights import INDEX, SINGLE
 
@@ -18,69 +19,29 @@ if TYPE_CHECKING:
     from repokit.repo.config import Config
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """A layout that is recognised and not read by this version: by which files, what it is, what to do."""
-
-    pattern: re.Pattern[str]
-    what: str
-    hint: str
-
-
-_SAVE_AGAIN: Final = "load it where it was trained and call model.save_pretrained(DIR)"
-_AS_IT_IS: Final = "`repokit lint` and `repokit push` take the directory as it is"
-
-# First match wins. Sources: what peft, DeepSpeed, torch, verl, Megatron-LM, Orbax and diffusers write.
-_ADAPTER: Final = _Layout(
+# First match wins.
+_ADAPTER: Final = Layout(
     re.compile(r"adapter_(?:config\.json|model\.(?:safetensors|bin))"),
     "is a PEFT adapter",
-    "merge it (model.merge_and_unload(), then save_pretrained) and build from the merged model",
+    "name its folder, with adapter_config.json in it: kind: adapter publishes it, kind: full merges it into base.path",
 )
-_META: Final = _Layout(
+_META: Final = Layout(
     re.compile(r"consolidated\.\d+\.pth"),
     "is a checkpoint in Meta's own layout",
     "convert it: python -m transformers.models.llama.convert_llama_weights_to_hf",
 )
-_DIFFUSERS: Final = _Layout(re.compile(r"model_index\.json"), "is a diffusers pipeline", _AS_IT_IS)
-_LAYOUTS: Final = (
-    _ADAPTER,
-    _DIFFUSERS,
-    *(
-        _Layout(re.compile(pattern), what, hint)
-        for pattern, what, hint in (
-            (
-                r"(?:.*/)?(?:zero_pp_rank_.*|.*_optim_states\.pt|mp_rank_\d+_model_states\.pt)",
-                "is a DeepSpeed ZeRO checkpoint",
-                "run the zero_to_fp32.py that lies beside it: python zero_to_fp32.py . OUT --safe_serialization",
-            ),
-            (
-                r"(?:.*/)?[^/]+\.distcp",
-                "is a torch.distributed checkpoint (DCP, FSDP sharded)",
-                "merge it first: accelerate merge-weights CHECKPOINT/pytorch_model_fsdp_0 OUT",
-            ),
-            (
-                r"(?:.*/)?(?:model_world_size_\d+_rank_\d+\.pt|[^/]*\.rank_\d+\.pth|pytorch_model_fsdp_rank\d+\.bin)",
-                "holds one file per training rank (FSDP)",
-                "merge it with the trainer that wrote it (verl: python -m verl.model_merger merge)",
-            ),
-            (
-                r"(?:.*/)?mp_rank_\d+(?:_\d+)?/.*|latest_checkpointed_iteration\.txt",
-                "is a Megatron checkpoint",
-                "export it with Megatron-Bridge: scripts/conversion/convert.sh export",
-            ),
-            (r"_CHECKPOINT_METADATA|(?:.*/)?manifest\.ocdbt", "is an Orbax checkpoint (JAX)", _SAVE_AGAIN),
-            (r"[^/]+\.gguf", "holds GGUF files", _AS_IT_IS),
-            (r"(?:.*/)?[^/]+\.onnx", "holds ONNX models", _AS_IT_IS),
-            (r"[^/]+\.(?:keras|h5|msgpack)", "holds Keras or Flax weights", _SAVE_AGAIN),
-        )
-    ),
-)
+_DIFFUSERS: Final = Layout(re.compile(r"model_index\.json"), "is a diffusers pipeline", AS_IT_IS)
+_LAYOUTS: Final = (_ADAPTER, _DIFFUSERS, *LAYOUTS)
+_AS_QUANTIZED: Final = "kind: quantized assembles them as they are; for kind: full give the weights before quantization"
 _VARIANT: Final = re.compile(r"model\.[^.]+\.safetensors|model\.safetensors\.index\.[^.]+\.json")
-_SHARD: Final = re.compile(r".+-\d+-of-\d+\.safetensors")
 
 
-def check_supported(checkpoint: Checkpoint) -> None:
+def check_supported(checkpoint: Checkpoint, *, quantized: bool = False) -> None:
     """Refuses by name what this version cannot build from.
+
+    Args:
+        checkpoint: The source.
+        quantized: Whether what is built may be quantized weights.
 
     Raises:
         InputError: With what it is and what to do instead.
@@ -88,13 +49,13 @@ def check_supported(checkpoint: Checkpoint) -> None:
     checkpoint.check_read()
     if not checkpoint.given:
         index = checkpoint.repository.weights.index
-        if index is not None and checkpoint.file is None:
+        if index is not None and isinstance(checkpoint.weights, Safetensors) and checkpoint.file is None:
             check_index(index, checkpoint.repository)
         if not checkpoint.weights.files:
             _refuse_without_weights(checkpoint)
         for layout in (_ADAPTER, _META):
             if layout.pattern.match(checkpoint.weights.files[0]):
-                _refuse(layout, checkpoint)
+                raise refuse(layout, checkpoint.root)
         if checkpoint.file is None:
             _check_one_model(checkpoint)
     _check_holds_tensors(checkpoint)
@@ -103,7 +64,9 @@ def check_supported(checkpoint: Checkpoint) -> None:
         hint = "copy it from the base model, or take it from there: repokit init CHECKPOINT --base DIR"
         why = "nothing says what to build"
         raise MissingInput("has weights and no config.json", why=why, path=str(checkpoint.root), hint=hint)
-    _check_config(config, checkpoint)
+    _check_config(config, checkpoint, quantized=quantized)
+    if not checkpoint.given and not quantized:
+        check_whole(checkpoint)
 
 
 def _check_one_model(checkpoint: Checkpoint) -> None:
@@ -122,21 +85,17 @@ def _check_one_model(checkpoint: Checkpoint) -> None:
         raise InputError(what, path=str(checkpoint.root), hint=hint)
 
 
-def _check_config(config: Config, checkpoint: Checkpoint) -> None:
+def _check_config(config: Config, checkpoint: Checkpoint, *, quantized: bool) -> None:
     path = str(checkpoint.root / config.path)
     if "_diffusers_version" in config:
         what = "is of a component of a diffusers pipeline, which this version does not build from"
-        raise UnsupportedSource(what, path=path, place="/_diffusers_version", hint=_AS_IT_IS)
+        raise UnsupportedSource(what, path=path, place="/_diffusers_version", hint=AS_IT_IS)
     quantization = config.quantization or config.mapping("compression_config")
-    if quantization is not None:
+    if quantization is not None and not quantized:
         method = printable(quantization.string("quant_method") or "unknown method", 40)
-        what = f"is quantized ({method}); this version builds from full-precision weights"
-        raise UnsupportedSource(what, path=path, place=quantization.pointer, hint=_AS_IT_IS)
-
-
-def _refuse(layout: _Layout, checkpoint: Checkpoint) -> None:
-    what = f"{layout.what}, which this version does not build from"
-    raise UnsupportedSource(what, path=str(checkpoint.root), hint=layout.hint)
+        what = f"is quantized ({method}), and a full model is asked for"
+        why = "packed weights cannot be cast, and their names and shapes are not the architecture's"
+        raise UnsupportedSource(what, why=why, path=path, place=quantization.pointer, hint=_AS_QUANTIZED)
 
 
 def _refuse_without_weights(checkpoint: Checkpoint) -> None:
@@ -147,7 +106,7 @@ def _refuse_without_weights(checkpoint: Checkpoint) -> None:
         raise InputError(what, path=root, hint=f"build from one of them: source: {printable(root)}/{best.path}")
     for layout in _LAYOUTS:
         if any(layout.pattern.fullmatch(path) for path in checkpoint.roles):
-            _refuse(layout, checkpoint)
+            raise refuse(layout, checkpoint.root)
     _refuse_unnamed(checkpoint)
     _refuse_unlike_pickles(checkpoint)
     what = "has no weights: no *.safetensors file and no pickle of a model"
@@ -157,6 +116,10 @@ def _refuse_without_weights(checkpoint: Checkpoint) -> None:
 def _refuse_unlike_pickles(checkpoint: Checkpoint) -> None:
     """Refuses files with a pickle's name that are something else, such as a pointer of Git LFS, by what they are."""
     for path in checkpoint.files(Role.PICKLE):
+        if is_tar(checkpoint.repository.source.read(path, 0, 512)):
+            what = "is a tar archive, as torch before 0.1.10 wrote its checkpoints, or one that was renamed"
+            hint = "load it with that torch and save the state dict with a newer one; or unpack it"
+            raise UnsupportedSource(what, path=str(checkpoint.root / path), hint=hint)
         kind = identify(checkpoint.repository.head(path)) or "no checkpoint of torch, whatever its name says"
         hint = "git lfs pull" if kind.startswith("a Git LFS pointer") else "copy the checkpoint again"
         raise MalformedFile(f"is {kind}", path=str(checkpoint.root / path), hint=hint)
@@ -168,12 +131,8 @@ def _check_holds_tensors(checkpoint: Checkpoint) -> None:
 
 
 def _refuse_unnamed(checkpoint: Checkpoint) -> None:
-    """Refuses weights that no loader would find: without their index, or under a name of their own."""
+    """Refuses weights that no loader would find under a name of their own."""
     found = [path for path in checkpoint.files(Role.WEIGHTS) if path.endswith(".safetensors")]
-    if any(_SHARD.fullmatch(path) for path in found):
-        what = f"has {count(len(found), 'shard')} and no {INDEX}"
-        hint = "copy the index from where they were saved, or save the model again"
-        raise MissingInput(what, why="nothing says which of them belong together", path=str(checkpoint.root), hint=hint)
     if found:
         what = f"has weights that no loader looks for: {some(found)}"
         hint = f"rename the file to {SINGLE} if it holds the whole model"

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from repokit.errors import MissingInput, Stopped
+from repokit.formats.urls import Place, place
 from repokit.printable import some
+from repokit.repo.remote_files import content
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +62,7 @@ def find_text(license: License, *, recipe_folder: Path, repositories: Mapping[st
     if license.file is None:
         return None
     if license.file != "auto":
-        return _from_recipe(recipe_folder / license.file)
+        return _from_recipe(place(recipe_folder, license.file))
     for origin, repository in repositories.items():
         for name in NAMES:
             if (content := repository.content(name)) is not None:
@@ -68,13 +70,10 @@ def find_text(license: License, *, recipe_folder: Path, repositories: Mapping[st
     return _from_library(license.id or "")
 
 
-def _from_recipe(path: Path) -> LicenseText:
-    if not path.is_file():
+def _from_recipe(path: Place) -> LicenseText:
+    if isinstance(path, Path) and not path.is_file():
         raise MissingInput("is named by license.file and not there", path=str(path))
-    try:
-        return LicenseText("LICENSE", path.read_bytes(), "recipe")
-    except OSError as error:
-        raise MissingInput(f"cannot be read: {error.strerror}", path=str(path)) from None
+    return LicenseText("LICENSE", content(path), "recipe")
 
 
 def _from_library(license_id: str) -> LicenseText | None:

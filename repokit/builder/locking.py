@@ -14,7 +14,7 @@ import os
 import socket
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, NoReturn, Self
 
 from repokit.errors import BuildError, LockHeld
 from repokit.printable import printable
@@ -28,6 +28,7 @@ _WITHOUT_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 _PATIENCE: Final = 50  # times
 _PAUSE: Final = 0.01  # seconds
 _LONGEST: Final = 1000  # bytes of a lock file that are read
+BUILT: Final = "is being built"
 
 
 class Holder(NamedTuple):
@@ -86,24 +87,42 @@ def _machine() -> str:
     return ":".join(parts) or "-"
 
 
+class _Claim(NamedTuple):
+    """What a lock is of, and what its holder does: `is being built`."""
+
+    target: Path
+    doing: str
+
+
+def path_of(target: Path) -> Path:
+    """Where the lock of a target lies."""
+    return target.parent / f".{target.name}.repokit.lock"
+
+
 @contextlib.contextmanager
-def lock(target: Path) -> Iterator[None]:
+def lock(target: Path, part: Path | None = None, doing: str = BUILT) -> Iterator[None]:
     """Holds the lock of a target; its file vanishes with it.
+
+    Args:
+        target: What is built; named where the lock is refused.
+        part: The lock of a part of its build, held instead of that of the whole.
+        doing: What its holder does, for whom it is refused.
 
     Raises:
         LockHeld: Another process holds it, which the message names.
-        BuildError: The folder of the target cannot be written to.
+        BuildError: The folder of the lock cannot be written to.
     """
-    path = target.parent / f".{target.name}.repokit.lock"
-    descriptor = _locked(path, target)
+    path = part or path_of(target)
+    claim = _Claim(target, doing)
+    descriptor = _locked(path, claim)
     if descriptor is None:
-        with _created(path, target):
+        with _created(path, claim):
             yield
         return
     try:
         place = _stand_in(path)
         while os.path.lexists(place):  # created while the file system had no locks
-            _take_over(place, target)
+            _take_over(place, claim)
         with contextlib.suppress(OSError):  # on a full disk the lock holds all the same, it only has no name in it
             os.ftruncate(descriptor, 0)
             os.write(descriptor, Holder.here().written())
@@ -113,7 +132,43 @@ def lock(target: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _locked(path: Path, target: Path) -> int | None:
+def refuse_held(path: Path, target: Path, doing: str = BUILT) -> None:
+    """Looks whether a lock is held, and does not take it. For the arguments see `lock`.
+
+    Two that exclude each other by two locks each take their own first, then look at the other's: then at least one of
+    them sees the other.
+
+    Raises:
+        LockHeld: By another process, which the message names.
+    """
+    claim = _Claim(target, doing)
+    patience = _PATIENCE
+    while (holder := _flocked(path)) is not False:
+        if not patience or (holder is not None and not holder.gone):
+            _refuse(claim, holder, hint="wait for it, or stop it")
+        patience -= 1
+        time.sleep(_PAUSE)
+    _is_stale(_stand_in(path), claim)
+
+
+def _flocked(path: Path) -> Holder | Literal[False] | None:
+    """Who has locked a file; None where that is not written there, False where nobody has."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _written_in(descriptor)
+    except OSError:  # no locks here
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _locked(path: Path, claim: _Claim) -> int | None:
     """A descriptor with the lock; None on a file system without locks."""
     patience = _PATIENCE
     while True:
@@ -133,7 +188,7 @@ def _locked(path: Path, target: Path) -> int | None:
                 patience -= 1
                 time.sleep(_PAUSE)
                 continue
-            _refuse(target, holder, hint="wait for it, or stop it")
+            _refuse(claim, holder, hint="wait for it, or stop it")
         except OSError as error:
             os.close(descriptor)
             if error.errno in _WITHOUT_LOCKS:
@@ -163,23 +218,23 @@ def _unwritable(path: Path, error: OSError) -> BuildError:
     return BuildError(f"cannot be written to: {error.strerror}", path=str(folder), hint=hint)
 
 
-def _refuse(target: Path, holder: Holder | None, *, hint: str) -> NoReturn:
-    raise LockHeld(f"is being built by {holder or 'another process'}", path=str(target), hint=hint)
+def _refuse(claim: _Claim, holder: Holder | None, *, hint: str) -> NoReturn:
+    raise LockHeld(f"{claim.doing} by {holder or 'another process'}", path=str(claim.target), hint=hint)
 
 
 # ---------------------------------------------------------------- without flock
 
 
 @contextlib.contextmanager
-def _created(path: Path, target: Path) -> Iterator[None]:
+def _created(path: Path, claim: _Claim) -> Iterator[None]:
     """Holds a file that only one process can create."""
     place = _stand_in(path)
     with contextlib.suppress(OSError):
         if path.stat().st_size:  # locked while the file system had locks
-            _is_stale(path, target)
+            _is_stale(path, claim)
         path.unlink()  # left by the attempt to lock it
     while not _create(place):
-        _take_over(place, target)
+        _take_over(place, claim)
     try:
         yield
     finally:
@@ -209,21 +264,21 @@ def _create(place: Path) -> bool:
     return True
 
 
-def _take_over(place: Path, target: Path) -> None:
+def _take_over(place: Path, claim: _Claim) -> None:
     """Removes the lock of a process that was killed, or says whose it is.
 
     Only whoever created a second file may remove the first: of two builds that see a dead process at once, the slower
     one would otherwise remove the lock of the faster one.
     """
     guard = place.with_name(f"{place.name}.stale")
-    if not _is_stale(place, target):
+    if not _is_stale(place, claim):
         return
     if not _create(guard):
-        if _is_stale(guard, target):  # killed in the few calls below
-            _refuse(target, None, hint=_delete(guard))
+        if _is_stale(guard, claim):  # killed in the few calls below
+            _refuse(claim, None, hint=_delete(guard))
         return
     try:
-        if _is_stale(place, target):
+        if _is_stale(place, claim):
             place.unlink()
     except OSError as error:
         raise _unwritable(place, error) from None
@@ -231,7 +286,7 @@ def _take_over(place: Path, target: Path) -> None:
         _unlink(guard)
 
 
-def _is_stale(place: Path, target: Path) -> bool:
+def _is_stale(place: Path, claim: _Claim) -> bool:
     """Whether a dead process left this lock file; False where it is no longer there.
 
     Raises:
@@ -244,7 +299,7 @@ def _is_stale(place: Path, target: Path) -> bool:
     except OSError as error:
         raise BuildError(f"cannot be read: {error.strerror}", path=str(place)) from None
     if holder is None or not holder.gone:
-        _refuse(target, holder, hint=f"wait for it, or stop it. {_delete(place)}")
+        _refuse(claim, holder, hint=f"wait for it, or stop it. {_delete(place)}")
     return True
 
 

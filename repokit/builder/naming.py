@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # Parts that only a wrapper leaves: no architecture calls a module so. They may stand anywhere and be nested.
 _WRAPPER_PART: Final = re.compile(r"(?:^|(?<=\.))(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+_WRAPPERS: Final = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 # Parts that a module could be called: stripped only where every name begins with them.
 _WHOLE_PREFIXES: Final = ("module.", "_forward_module.")
 
@@ -38,7 +39,9 @@ def repaired(names: Iterable[str], *, in_module: bool = False) -> dict[str, str]
     changed = True
     while changed:
         before = tuple(found.values())
-        found = {name: _WRAPPER_PART.sub("", current) for name, current in found.items()}
+        together = "\n".join(before)  # which tells of 100,000 names in a moment that none has such a part
+        if any(part in together for part in _WRAPPERS):
+            found = {name: _WRAPPER_PART.sub("", current) for name, current in found.items()}
         for prefix in (*_WHOLE_PREFIXES, *(_attribute(before) if in_module else ())):
             if found and all(current.startswith(prefix) for current in found.values()):
                 found = {name: current.removeprefix(prefix) for name, current in found.items()}
@@ -90,10 +93,10 @@ def check_one_to_one(names: Mapping[str, str]) -> None:
     """
     taken: dict[str, str] = {}
     for name, final in names.items():
-        what = f"{printable(name)} would be called '{printable(final)}'"
         if final in taken:
-            what += f", and so would {printable(taken[final])}"
+            what = f"{printable(name)} would be called '{printable(final)}', and so would {printable(taken[final])}"
             raise PlanError(what, why="one of them would be lost", hint="narrow weights.rename, or drop one by name")
         if not final or final == METADATA_KEY or not final.isprintable():
+            what = f"{printable(name)} would be called '{printable(final)}'"
             raise PlanError(what, why="no loader finds a tensor of that name", hint="change weights.rename")
         taken[final] = name

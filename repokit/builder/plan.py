@@ -18,27 +18,33 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from repokit.builder.journal import NAME as JOURNAL_NAME
+from repokit.builder.merge_checks import mergeable
 from repokit.builder.reading import MEMORY
 from repokit.builder.transforms.cast import is_cast
 from repokit.errors import MissingInput, PlanError, RecipeError
 from repokit.formats.paths import unsafe
+from repokit.formats.urls import Url, is_url
 from repokit.operations import (
     KEPT,
     Content,
     CopyFile,
     DeleteFile,
     Interleaved,
+    Merged,
     Operation,
     Piece,
     WriteShard,
     WriteText,
 )
 from repokit.printable import count, printable, some
+from repokit.repo.remote_files import looked_up
 from repokit.schema.manifest import MANIFEST_NAME
 from repokit.schema.recipe import Lint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from repokit.formats.urls import Place
 
 PLAN_VERSION: Final = 2
 _OWN: Final = frozenset({MANIFEST_NAME, JOURNAL_NAME})
@@ -51,12 +57,15 @@ class _Frozen(BaseModel):
 class SourceFile(_Frozen):
     """A file that the plan reads. Size and time guard against a source that changes between plan and execution.
 
-    `memory:NAME` is a tensor of the program that made the plan; only that program can carry the plan out.
+    Behind an address, `version` does what the time does on a disk; what is secret in the address is not in the path.
+
+    `tensor:NAME` is a tensor of the program that made the plan; only that program can carry the plan out.
     """
 
     path: str
     size: int
     mtime_ns: int
+    version: str | None = Field(None, description="Another one where the content is another, as its store says it.")
 
 
 class LeftOut(_Frozen):
@@ -81,6 +90,16 @@ class Summary(_Frozen):
     kept: int = Field(0, description="Tensors that weights.keep exempted from the cast.")
     dropped: tuple[str, ...] = ()
     tied: tuple[str, ...] = Field((), description="Tensors that are stored once, under another name.")
+    untied: tuple[str, ...] = Field((), description="Heads that are written as copies of the embedding.")
+    vocabulary: tuple[int, int] | None = Field(None, description="Token ids before and after, where that changes.")
+    resized: tuple[str, ...] = Field((), description="Tensors that get rows for token ids, or lose them.")
+    views: int = Field(0, description="Tensors that do not lie side by side in the source, and are written out.")
+    quantized: str | None = Field(None, description="Method, and bits per weight; None of full-precision weights.")
+    merged: int = Field(0, description="Tensors that adapters are merged into.")
+    adapters: tuple[str, ...] = Field((), description="The adapters, each with its rank and its scale.")
+    base: str | None = Field(None, description="Where the base lies that the result was held against.")
+    lost: tuple[str, ...] = Field((), description="What that base has and the result has not.")
+    changed: tuple[str, ...] = Field((), description="What is another thing in both.")
 
 
 class Plan(_Frozen):
@@ -131,7 +150,9 @@ class Plan(_Frozen):
             source if source.path.startswith(MEMORY) else source.model_copy(update={"path": _absolute(source.path)})
             for source in self.sources
         )
-        return self.model_copy(update={"output": _absolute(self.output), "sources": sources})
+        base = None if self.summary.base is None else _absolute(self.summary.base)
+        summary = self.summary.model_copy(update={"base": base})
+        return self.model_copy(update={"output": _absolute(self.output), "sources": sources, "summary": summary})
 
     @classmethod
     def read(cls, path: Path) -> Plan:
@@ -154,14 +175,14 @@ class Plan(_Frozen):
 
 
 def _absolute(path: str) -> str:
-    return str(Path(path).absolute())
+    return path if is_url(path) else str(Path(path).absolute())
 
 
 def _problem(operation: Operation, sources: int) -> str | None:
     """Why an operation cannot be carried out, as words that follow its path."""
     if reason := unsafe(operation.path):
         return reason
-    if operation.path in _OWN:
+    if operation.path.partition("/")[0] in _OWN:
         return "is the name of a file of repokit's own"
     match operation:
         case CopyFile(source=source) if source >= sources:
@@ -178,6 +199,8 @@ def _impossible(content: Content, sources: int) -> bool:
     if content.cast is not None and not is_cast(content.cast):
         return True
     if isinstance(content, Interleaved) and not _fits_together(content):
+        return True
+    if isinstance(content, Merged) and not mergeable(content):
         return True
     return any(_unreadable(piece, sources) for piece in content.read())
 
@@ -214,14 +237,17 @@ class Sources:
         self._index: dict[str, int] = {}
         self._files: list[SourceFile] = []
 
-    def index(self, path: Path) -> int:
+    def index(self, path: Place) -> int:
         """The position of a file in the plan's list.
 
         Raises:
             MissingInput: It is not there, or is something that has no end, such as a pipe.
         """
         key = str(path)
-        if key not in self._index:
+        if key not in self._index and isinstance(path, Url):
+            self._index[key] = len(self._files)
+            self._files.append(_remote_file(path))
+        if key not in self._index and isinstance(path, Path):
             try:
                 status = path.stat()
             except OSError as error:
@@ -246,7 +272,16 @@ class Sources:
         return iter(self._files)
 
 
-def copies(chosen: Mapping[str, tuple[Path, str]], sources: Sources) -> Iterator[CopyFile]:
+def _remote_file(url: Url) -> SourceFile:
+    """A file behind an address, as it was when it was listed."""
+    found = url.found or looked_up(url)
+    if found.size is None:
+        what = "is of unknown length: its server does not tell"
+        raise MissingInput(what, path=str(url), hint="download it, and name the file")
+    return SourceFile(path=str(url), size=found.size, mtime_ns=0, version=found.version)
+
+
+def copies(chosen: Mapping[str, tuple[Place, str]], sources: Sources) -> Iterator[CopyFile]:
     """One operation per file: its path in the output, where it lies, and where that is (`source`, `base`)."""
     for path, (place, origin) in chosen.items():
         index = sources.index(place)
@@ -261,7 +296,8 @@ def ordered(operations: Iterable[WriteShard | WriteText | CopyFile]) -> tuple[Op
     """
     operations = list(operations)
     for operation in operations:
-        if reason := unsafe(operation.path) or (operation.path in _OWN and "is the name of a file of repokit's own"):
+        own = operation.path.partition("/")[0] in _OWN
+        if reason := unsafe(operation.path) or (own and "is the name of a file of repokit's own"):
             what = f"{printable(operation.path)} {reason}"
             raise PlanError(what, hint="leave it out: files.exclude, or no --keep")
     result = sorted(operations, key=lambda operation: operation.path)

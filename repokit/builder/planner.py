@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from repokit.builder import card, documents, license as licenses, weights
+from repokit.builder.against_base import compared
 from repokit.builder.kinds import Kind, kind_of
 from repokit.builder.layouts import check_supported
 from repokit.builder.plan import LeftOut, Plan, Sources, Summary, copies, matching, ordered
 from repokit.builder.sources import Checkpoint, Role, open_checkpoint
+from repokit.builder.vocabulary import Resizing, refuse_for
 from repokit.errors import MissingInput, RecipeError
+from repokit.formats.tensors import byte_size
+from repokit.formats.urls import Place, Url, place
 from repokit.operations import KEPT, CopyFile, WriteShard, WriteText
 from repokit.printable import printable, some
 from repokit.repo.config import CONFIG
 from repokit.repo.remote_code import remote_code
+from repokit.repo.remote_files import is_file
 from repokit.schema.manifest import MANIFEST_NAME
 from repokit.schema.recipe import Origin
 from repokit.version import __version__
@@ -70,44 +75,81 @@ def make_plan(
         Stopped: The license is missing.
     """
     licenses.require_id(recipe.license, recipe=recipe_name, base=recipe.base.id)
-    checkpoint = open_checkpoint(folder / recipe.source, given)
-    inputs = {
+    checkpoint = open_checkpoint(place(folder, recipe.source), given)
+    checkpoint.dtype = recipe.weights.dtype
+    inputs: dict[str, Place] = {
         "source": checkpoint.root,
         "recipe": folder,
-        **({"base": folder / recipe.base.path} if recipe.base.path else {}),
+        **({"base": place(folder, recipe.base.path)} if recipe.base.path else {}),
     }
-    _check_output(folder / recipe.output, inputs, recipe_name)
-    planner = _planner_of(recipe, checkpoint, recipe_name)(recipe, folder, checkpoint, kept, live)
+    _check_output(place(folder, recipe.output), inputs, recipe_name)
+    planner = _planner_of(recipe, checkpoint)(recipe, folder, checkpoint, kept, live)
     planner.check()
-    return planner.plan()
+    plan, base = planner.plan(), planner.base
+    return plan if base is None else compared(plan, base.repository, kind_of(recipe, checkpoint), str(base.root))
 
 
-def _planner_of(recipe: Recipe, checkpoint: Checkpoint, recipe_name: str) -> type[Planner]:
-    match kind_of(recipe, checkpoint):
+def _planner_of(recipe: Recipe, checkpoint: Checkpoint) -> type[Planner]:
+    kind = kind_of(recipe, checkpoint)
+    if kind is not Kind.FULL:
+        refuse_for(recipe, kind)
+    if recipe.merge.adapters and kind is not Kind.FULL:
+        what = f"adapters are merged into a full model, and what is built is {kind}"
+        raise RecipeError(what, place="merge.adapters", hint="kind: full, and base.path where the source is an adapter")
+    match kind:
         case Kind.FULL:
-            return Planner
-        case kind:
-            if recipe.kind == "auto":
-                return Planner  # whose check says what the source is
-            what = f"kind: {kind} is not built by this version; it builds full models"
-            hint = "`repokit lint` and `push` take such a directory"
-            raise RecipeError(what, path=recipe_name, place="kind", hint=hint)
+            from repokit.builder.merging import MergePlanner, is_merge  # which is made of this module
+
+            return MergePlanner if is_merge(recipe, checkpoint) else Planner
+        case Kind.QUANTIZED:
+            from repokit.builder.quantized_repository import QuantizedPlanner  # which is made of this module
+
+            return QuantizedPlanner
+        case Kind.ADAPTER:
+            from repokit.builder.adapter_repository import AdapterPlanner  # the same
+
+            return AdapterPlanner
+        case Kind.GGUF:
+            from repokit.builder.gguf_repository import GgufPlanner  # the same
+
+            return GgufPlanner
 
 
-def _check_output(output: Path, inputs: Mapping[str, Path], recipe_name: str) -> None:
+def _check_output(output: Place, inputs: Mapping[str, Place], recipe_name: str) -> None:
     """Refuses an output whose replacement would take an input with it, and one inside the source.
 
     Raises:
         RecipeError: Even `--force` must not delete what is built from.
     """
-    place = output.resolve()
+    if isinstance(output, Url):
+        _check_writable(output, recipe_name)
+    place = _resolved(output)
     for word, path in inputs.items():
-        if place in {path.resolve(), *path.resolve().parents}:
+        if place in {_resolved(path), *_resolved(path).parents}:
             what = f"{printable(output)} holds the {word}; a build replaces its output"
             raise RecipeError(what, path=recipe_name, place="output", hint="name a directory of its own: ./dist/NAME")
-    if inputs["source"].resolve() in place.parents:
+    if _resolved(inputs["source"]) in place.parents:
         what = f"{printable(output)} lies inside the source, which is only read"
         raise RecipeError(what, path=recipe_name, place="output", hint="name a directory beside the source")
+
+
+def _resolved(place: Place) -> Place:
+    """One and the same for all that leads there: `file://` is a path."""
+    on_disk = place.on_disk if isinstance(place, Url) else None
+    return place.resolve() if on_disk is None else on_disk.resolve()
+
+
+def _check_writable(output: Url, recipe_name: str) -> None:
+    if output.protocol == "hf" and not output.path.startswith("buckets/"):
+        what = f"{printable(output)} is a repository on the Hub, which is published to in one commit"
+        hint = "build into a directory, then: repokit push DIR org/name"
+        raise RecipeError(what, path=recipe_name, place="output", hint=hint)
+    if output.lists_nothing:
+        what = f"{printable(output)} is on a web server, to which nothing can be written"
+        raise RecipeError(what, path=recipe_name, place="output", hint="name a directory, or a folder of a bucket")
+    if output.parent == output:
+        what = f"{printable(output)} is a whole bucket; a build replaces its output"
+        raise RecipeError(what, path=recipe_name, place="output", hint=f"name a folder in it: {output / 'NAME'}")
 
 
 class Planner:
@@ -121,7 +163,7 @@ class Planner:
         self.recipe = recipe
         self.folder = folder
         self.checkpoint = checkpoint
-        self.base = open_checkpoint(folder / recipe.base.path) if recipe.base.path else None
+        self.base = open_checkpoint(place(folder, recipe.base.path)) if recipe.base.path else None
         self.sources = Sources()
         self.warnings: list[str] = []
         if recipe.config.from_ != "source":
@@ -138,7 +180,25 @@ class Planner:
 
     def weights(self) -> PlannedWeights:
         """The tensors of the output."""
-        return weights.plan_weights(self.recipe.weights, self.checkpoint, self.live)
+        resizing = self._resizing()
+        if resizing is not None:
+            self.warnings.extend(resizing.notes)
+        return weights.plan_weights(self.recipe.weights, self.checkpoint, self.live, resizing=resizing)
+
+    def _resizing(self) -> Resizing | None:
+        """To the vocabulary that the recipe asks for, with the tokenizer and the ids that are published."""
+        wanted = self.recipe.weights.vocabulary
+        if wanted is None:
+            return None
+        described, origin = self.origin(self.recipe.config, Role.CONFIG)
+        generation = self.generating(described, origin)[0].repository.generation_config
+        return Resizing(
+            wanted,
+            self.checkpoint.config,
+            self.live,
+            tokens=self.origin(self.recipe.tokenizer, Role.TOKENIZER)[0].repository,
+            generation={**({} if generation is None else generation.raw), **self.recipe.generation_config},
+        )
 
     def written(self, planned: PlannedWeights) -> Iterator[WriteShard | WriteText | CopyFile]:
         """The files of weights, with their index."""
@@ -166,21 +226,26 @@ class Planner:
         operations = ordered([*(operation for operation in written if operation.path not in self.kept), *self._kept()])
         return Plan(
             repokit=__version__,
-            output=str(self.folder / self.recipe.output),
+            output=str(place(self.folder, self.recipe.output)),
             manifest=self.recipe.manifest,
             sources=tuple(self.sources),
             operations=operations,
-            left_out=tuple(self._left_out({operation.path for operation in operations}, excluded)),
+            left_out=tuple(self.left_out({operation.path for operation in operations}, excluded)),
             warnings=tuple(self.warnings),
             lint=self.recipe.lint,
-            summary=_summary(planned),
+            summary=self.summary(planned),
         )
+
+    def summary(self, planned: PlannedWeights) -> Summary:
+        """What becomes of the weights, in numbers."""
+        return _summary(planned)
 
     def _kept(self) -> Iterator[CopyFile]:
         """Files of the output as it is now."""
-        output = self.folder / self.recipe.output
+        output = place(self.folder, self.recipe.output)
         for path in self.kept:
-            if not (output / path).is_file():
+            found = output / path
+            if not (is_file(found) if isinstance(found, Url) else found.is_file()):
                 raise MissingInput("is to be kept and is not in the output", path=str(output / path))
         return copies({path: (output / path, KEPT) for path in self.kept}, self.sources)
 
@@ -197,7 +262,7 @@ class Planner:
         )
         return WriteText(path=card.README, content=content, origin="recipe")
 
-    def documents(self, planned: PlannedWeights, carried: dict[str, tuple[Path, str]]) -> Iterator[WriteText]:
+    def documents(self, planned: PlannedWeights, carried: dict[str, tuple[Place, str]]) -> Iterator[WriteText]:
         """config.json and generation_config.json: written where something changes in them, else carried over."""
         described, origin = self.origin(self.recipe.config, Role.CONFIG)
         config = described.repository.config
@@ -207,10 +272,10 @@ class Planner:
             dtype=planned.wanted_dtype,
             compat=self.recipe.compat,
             architectures=self.recipe.config.architectures,
+            vocab_size=None if planned.vocabulary is None else planned.vocabulary[1],
+            unties=planned.unties,
         )
-        # Of a checkpoint that is weights alone it comes with config.json.
-        own = origin == "source" or self.checkpoint.repository.has(GENERATION_CONFIG)
-        generates, whose = (self.checkpoint, "source") if own else (described, origin)
+        generates, whose = self.generating(described, origin)
         found = generates.repository.generation_config
         merged = documents.merged_generation_config(None if found is None else found.raw, self.recipe.generation_config)
         for path, content, checkpoint, name in (
@@ -222,10 +287,21 @@ class Planner:
             elif checkpoint.repository.has(path):
                 carried[path] = (checkpoint.place(path), name)
 
-    def carried(self) -> dict[str, tuple[Path, str]]:
+    def generating(self, described: Checkpoint, origin: str) -> tuple[Checkpoint, str]:
+        """Where generation_config.json comes from, and what that is called.
+
+        Args:
+            described: Where config.json comes from.
+            origin: What that is called.
+        """
+        # Of a checkpoint that is weights alone it comes with config.json.
+        own = origin == "source" or self.checkpoint.repository.has(GENERATION_CONFIG)
+        return (self.checkpoint, "source") if own else (described, origin)
+
+    def carried(self) -> dict[str, tuple[Place, str]]:
         """Files taken over byte for byte, by their path in the output."""
         recipe = self.recipe
-        carried: dict[str, tuple[Path, str]] = {}
+        carried: dict[str, tuple[Place, str]] = {}
         for role, origin in (
             (Role.TOKENIZER, recipe.tokenizer),
             (Role.PROCESSOR, recipe.processor),
@@ -233,10 +309,10 @@ class Planner:
             (Role.NOTICE, _SOURCE),
         ):
             carried |= self.files_of(role, origin)
-        carried |= self._code()
-        return carried | {path: (self.checkpoint.place(path), "source") for path in self._included(carried)}
+        carried |= self.code()
+        return carried | {path: (self.checkpoint.place(path), "source") for path in self.included(carried)}
 
-    def _code(self) -> dict[str, tuple[Path, str]]:
+    def code(self) -> dict[str, tuple[Place, str]]:
         """The import closure of auto_map, from where config.json is."""
         checkpoint, name = self.origin(self.recipe.config, Role.CONFIG)
         code = remote_code(checkpoint.repository)
@@ -248,13 +324,13 @@ class Planner:
             raise MissingInput(what, why=why, path=code.missing[missing[0]], hint=hint)
         return {path: (checkpoint.place(path), name) for path in code.files}
 
-    def _included(self, carried: Collection[str]) -> list[str]:
+    def included(self, carried: Collection[str]) -> list[str]:
         """What the recipe adds by name. repokit's own manifest, of a source that it built, is never taken over."""
         roles = self.checkpoint.roles.items()
         optional = [path for path, role in roles if path not in carried and role not in _WRITTEN]
         return sorted(matching(optional, self.recipe.files.include, "files.include") - {MANIFEST_NAME})
 
-    def files_of(self, role: Role, origin: Origin) -> dict[str, tuple[Path, str]]:
+    def files_of(self, role: Role, origin: Origin) -> dict[str, tuple[Place, str]]:
         """The files of one role from where the recipe wants them."""
         checkpoint, name = self.origin(origin, role)
         return {path: (checkpoint.place(path), name) for path in checkpoint.files(role)}
@@ -263,7 +339,7 @@ class Planner:
         """Where the recipe wants the files of a role from, and what that is called."""
         if origin.from_ == "source":
             return self.checkpoint, "source"
-        checkpoint = self.base if origin.from_ == "base" else open_checkpoint(self.folder / origin.from_)
+        checkpoint = self.base if origin.from_ == "base" else open_checkpoint(place(self.folder, origin.from_))
         if checkpoint is None:
             what = f"{role}: from base needs a local copy of the base"
             raise RecipeError(what, place="base.path", hint="hf download BASE --local-dir DIR, then base.path: DIR")
@@ -271,10 +347,13 @@ class Planner:
             raise MissingInput(f"has no {role} files", path=str(checkpoint.root))
         return checkpoint, "base" if origin.from_ == "base" else "path"
 
+    def license_places(self) -> dict[str, Repository]:
+        """Where a license text is looked for, in order."""
+        base = {} if self.base is None else {"base": self.base.repository}
+        return {"source": self.checkpoint.repository, **base}
+
     def _license_text(self, excluded: Collection[str]) -> LicenseText | None:
-        repositories = {"source": self.checkpoint.repository}
-        if self.base is not None:
-            repositories["base"] = self.base.repository
+        repositories = self.license_places()
         text = licenses.find_text(self.recipe.license, recipe_folder=self.folder, repositories=repositories)
         if text is not None and text.name in excluded:
             return None
@@ -297,7 +376,8 @@ class Planner:
         command = f"hf download {base} LICENSE --local-dir ." if base else "save it as LICENSE beside the recipe"
         return f"the text of {license_id} is not at hand: {command}, then license.file: LICENSE"
 
-    def _left_out(self, published: Collection[str], excluded: Collection[str]) -> Iterator[LeftOut]:
+    def left_out(self, published: Collection[str], excluded: Collection[str]) -> Iterator[LeftOut]:
+        """What is not published, and why."""
         read = {*self.checkpoint.weights.files, self.checkpoint.weights.index_path, card.README}
         for left in self.checkpoint.weights.left_behind:
             yield LeftOut(path=left.path, reason=left.reason, size=0)
@@ -316,7 +396,7 @@ def _summary(planned: PlannedWeights) -> Summary:
         tensors=len(planned.tensors),
         parameters=planned.parameters,
         weight_bytes=planned.size,
-        source_bytes=sum(tensor.stored.size for tensor in planned.tensors.values()),
+        source_bytes=sum(byte_size(tensor.stored.dtype, tensor.shape) or 0 for tensor in planned.tensors.values()),
         shards=len(planned.shards),
         renamed=planned.renamed,
         repairs=planned.repairs,
@@ -324,4 +404,8 @@ def _summary(planned: PlannedWeights) -> Summary:
         kept=planned.kept,
         dropped=planned.dropped,
         tied=planned.tied,
+        untied=planned.untied,
+        vocabulary=planned.vocabulary,
+        resized=planned.resized,
+        views=planned.views,
     )

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repokit.errors import InternalError, MissingInput
+from repokit.formats.urls import Url, place
 from repokit.operations import CopyFile, DeleteFile, WriteShard, WriteText
+from repokit.repo.remote_files import read
 from repokit.repo.source import Entry
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ class Preview:
 
     def __init__(self, plan: Plan) -> None:
         self.label = plan.output
-        self._sources = [Path(source.path) for source in plan.sources]
+        self._sources = [place(Path(), source.path) for source in plan.sources]
         self._operations = {
             operation.path: operation for operation in plan.operations if not isinstance(operation, DeleteFile)
         }
@@ -43,10 +45,12 @@ class Preview:
                 raise MissingInput("is not in the repository", path=path)
 
     def _copied(self, source: int, offset: int, length: int | None) -> bytes:
-        place = self._sources[source]
+        found = self._sources[source]
+        if isinstance(found, Url):
+            return read(found, offset, length)
         try:
-            with place.open("rb") as stream:
+            with found.open("rb") as stream:
                 stream.seek(offset)
                 return stream.read() if length is None else stream.read(length)
         except OSError as error:
-            raise MissingInput(f"cannot be read: {error.strerror}", path=str(place)) from None
+            raise MissingInput(f"cannot be read: {error.strerror}", path=str(found)) from None

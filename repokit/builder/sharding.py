@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 # Decimal gigabytes, as huggingface_hub counts them. The smallest that keeps a model within 64 files: few enough for
 # one commit inside the Hub's 60 seconds, small enough for machines that load shard by shard.
@@ -15,24 +15,54 @@ _AUTO_SHARDS: Final = 64
 _DIGITS: Final = re.compile(r"([0-9]+)")
 
 
-def natural(name: str) -> tuple[tuple[tuple[int, str], ...], str]:
+def natural(name: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
     """A sort key that puts layer 2 before layer 10. No two names have the same one."""
-    parts = _DIGITS.split(name)  # text and digits in turn; digits are compared by length, since there may be thousands
-    parts[1::2] = [digits.lstrip("0") for digits in parts[1::2]]
-    return tuple((len(part) * (index % 2), part) for index, part in enumerate(parts)), name
+    found = _DIGITS.split(name)  # text and digits in turn
+    parts: list[str | tuple[int, str]] = [*found]
+    # Compared by length first, since there may be thousands of digits.
+    parts[1::2] = [(len(digits), digits) for digits in (part.lstrip("0") for part in found[1::2])]
+    return tuple(parts), name
 
 
-def packed(sizes: Mapping[str, int], limit: int) -> list[list[str]]:
-    """Names in natural order, cut where a file would exceed `limit` bytes; a larger tensor has a file of its own."""
+def packed(sizes: Mapping[str, int], limit: int, module_of: Callable[[str], str] | None = None) -> list[list[str]]:
+    """Names in natural order, cut where a file would exceed `limit` bytes; a larger tensor has a file of its own.
+
+    Args:
+        sizes: Bytes by name.
+        limit: Bytes of a file.
+        module_of: What must not be cut apart has one module; None: every tensor may stand alone.
+    """
+    modules: dict[str, list[str]] = {}
+    for name in sorted(sizes, key=natural):
+        modules.setdefault(name if module_of is None else module_of(name), []).append(name)
     shards: list[list[str]] = []
     room = 0
-    for name in sorted(sizes, key=natural):
-        if not shards or sizes[name] > room:
+    for names in modules.values():
+        needed = sum(sizes[name] for name in names)
+        if not shards or needed > room:
             shards.append([])
             room = limit
-        shards[-1].append(name)
-        room -= sizes[name]
+        shards[-1] += names
+        room -= needed
     return shards
+
+
+def together(
+    sizes: Mapping[str, int], file_of: Mapping[str, str], module_of: Callable[[str], str]
+) -> Mapping[str, str]:
+    """A division into files with every module whole: in the file that holds its largest tensor.
+
+    Args:
+        sizes: Bytes by name.
+        file_of: The source's own division.
+        module_of: The module of a tensor.
+    """
+    largest: dict[str, str] = {}
+    for name in sizes:
+        module = module_of(name)
+        if module not in largest or sizes[name] > sizes[largest[module]]:
+            largest[module] = name
+    return {name: file_of[largest[module_of(name)]] for name in sizes}
 
 
 def automatic_limit(total: int) -> int:

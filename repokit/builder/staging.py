@@ -42,13 +42,23 @@ def staging_path(target: Path, digest: str) -> Path:
     return target.parent / f".{target.name}.repokit-{digest[:16]}"
 
 
-def clean(target: Path, keep: Path | None = None) -> None:
-    """Removes what interrupted builds of this target left. Only under the lock."""
+def tasks_path(target: Path, digest: str) -> Path:
+    """Where the tasks of a plan keep their journals and locks: beside the staging directory, which is linted."""
+    return target.parent / f".{target.name}.repokit-{digest[:16]}.tasks"
+
+
+def left_by(target: Path, ending: str = "") -> list[Path]:
+    """What builds of this target left beside it: staging directories, and with `.tasks` those of their tasks."""
     # Not a glob: the name may hold its special characters. Not `startswith`: another target may be called
     # `NAME.repokit-2`, and have a staging directory of its own.
-    left = re.compile(re.escape(f".{target.name}.repokit-") + r"[0-9a-f]{16}")
-    for path in sorted(target.parent.iterdir()):
-        if left.fullmatch(path.name) and path != keep:
+    left = re.compile(re.escape(f".{target.name}.repokit-") + r"[0-9a-f]{16}" + re.escape(ending))
+    return sorted(path for path in target.parent.iterdir() if left.fullmatch(path.name))
+
+
+def clean(target: Path, keep: Collection[Path] = ()) -> None:
+    """Removes what interrupted builds of this target left. Only under the lock, and while no task of it runs."""
+    for path in (*left_by(target), *left_by(target, ".tasks")):
+        if path not in keep:
             _removed(path)
     aside = _aside(target)
     if os.path.lexists(aside) and not os.path.lexists(target):  # killed between the two renames of a publish

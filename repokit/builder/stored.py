@@ -23,8 +23,8 @@ from repokit.printable import count, printable, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
+    from repokit.formats.urls import Place
     from repokit.operations import Content
     from repokit.repo.repository import Repository
     from repokit.repo.weight_index import Index
@@ -148,7 +148,7 @@ class Stored(Protocol):
 class InFiles:
     """What weights in files of a checkpoint have in common."""
 
-    def __init__(self, root: Path, repository: Repository, only: str | None = None) -> None:
+    def __init__(self, root: Place, repository: Repository, only: str | None = None) -> None:
         """`only`: the one file that is read, whatever lies beside it."""
         self._root = root
         self._repository = repository
@@ -172,8 +172,15 @@ class InFiles:
     def _piece(self, part: Part, bits: int, sources: Sources, cast: str | None) -> Piece:
         view = None if part.strides is None else View.of(part.shape, part.strides, bits)
         length = prod(part.shape) * bits // 8 if view is None else view.span
-        source = sources.index(self._root / part.file)
+        if part.file not in self._places:
+            self._places[part.file] = self._root / part.file
+        source = sources.index(self._places[part.file])
         return Piece(source=source, offset=part.offset, length=length, cast=cast, view=view)
+
+    @cached_property
+    def _places(self) -> dict[str, Place]:
+        """Where each file lies; made once of each, and asked for by every tensor."""
+        return {}
 
     def same_memory(self, one: TensorAt, other: TensorAt) -> bool:
         return one.memory is not None and one == other

@@ -9,15 +9,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from repokit.errors import InputError
+from repokit.repo.remote_files import content
+
 if TYPE_CHECKING:
-    from pathlib import Path
+    from repokit.formats.urls import Place
 
 _USUAL_METRIC = "eval_loss"  # transformers TrainingArguments.metric_for_best_model, where nothing else is asked for
 
 
 @dataclass(frozen=True)
 class Nested:
-    """A `checkpoint-N` folder inside an output directory.
+    """A `checkpoint-N` folder inside an output directory, or an `epoch_N` of torchtune.
 
     Attributes:
         path: `checkpoint-40`.
@@ -39,11 +42,11 @@ class TrainerState:
         self._raw = raw
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
+    def read(cls, folder: Place) -> Self:
         """The state in a folder; an empty one where there is none that can be read."""
         try:
-            raw = json.loads((folder / "trainer_state.json").read_bytes())
-        except (OSError, ValueError, RecursionError):
+            raw = json.loads(content(folder / "trainer_state.json"))
+        except (InputError, ValueError, RecursionError):
             raw = None
         return cls(raw if isinstance(raw, dict) else {})
 
@@ -99,7 +102,7 @@ def _number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def nested_checkpoints(root: Path, folders: Collection[str], state: TrainerState) -> tuple[Nested, ...]:
+def nested_checkpoints(root: Place, folders: Collection[str], state: TrainerState) -> tuple[Nested, ...]:
     """The `checkpoint-N` folders of an output directory, by step.
 
     Args:
@@ -107,7 +110,7 @@ def nested_checkpoints(root: Path, folders: Collection[str], state: TrainerState
         folders: Their names.
         state: The output directory's own state; where there is none, that of the last checkpoint speaks for the run.
     """
-    steps = sorted((int(folder.split("-")[1]), folder) for folder in folders)
+    steps = sorted((int(re.split("[-_]", folder)[1]), folder) for folder in folders)
     states = {folder: TrainerState.read(root / folder) for _, folder in steps}
     run = state or (states[steps[-1][1]] if steps else state)
     name = run.best_metric_name

@@ -111,8 +111,11 @@ class Console:
     def error(self, error: RepokitError) -> None:
         """What happened, why it bites, what to do next; a program that asked for JSON gets it as a document too."""
         if self.format is Format.JSON:
-            parts = {key: getattr(error, key) for key in ("what", "why", "hint", "path", "place")}
-            self.data(json.dumps({"error": {"kind": type(error).__name__, **parts}}, ensure_ascii=False))
+            self.data(json.dumps(error_document(error), ensure_ascii=False))
+        self.tell_error(error)
+
+    def tell_error(self, error: RepokitError) -> None:
+        """The same for people alone, where more follows."""
         lines = [f"{styled('error', 'error', sys.stderr)}: {printable(error, 1000)}"]
         for word, text in (("why", error.why), ("next", error.hint)):
             if text:
@@ -141,6 +144,12 @@ class Console:
         """A display of stages and bytes; a context manager that is called with (stage, done, total)."""
         self._progress = Progress(verb, silent=self.format in {Format.QUIET, Format.JSON})
         return self._progress
+
+
+def error_document(error: RepokitError) -> dict[str, Any]:
+    """An error, for a program."""
+    parts = {key: getattr(error, key) for key in ("what", "why", "hint", "path", "place")}
+    return {"error": {"kind": type(error).__name__, **parts}}
 
 
 def _on_stderr(text: str) -> None:

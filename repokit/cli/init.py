@@ -15,11 +15,15 @@ from repokit.printable import printable
 
 def init(
     checkpoint: Annotated[
-        Path, typer.Argument(help="A checkpoint: a directory or a file of weights; or the output directory of a run.")
+        str,
+        typer.Argument(
+            help="A checkpoint: a directory or a file of weights; or the output directory of a run; or its address, "
+            "such as s3://bucket/run."
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The recipe to write.")] = Path("repokit.yaml"),
     base: Annotated[
-        Path | None, typer.Option("--base", help="A local copy of the base model, for what the checkpoint lacks.")
+        str | None, typer.Option("--base", help="A copy of the base model, for what the checkpoint lacks.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing recipe.")] = False,
     format_: FormatOption = Format.AUTO,
@@ -40,7 +44,8 @@ def init(
         metric = f"  {printable(nested.metric)}" if nested.metric else ""
         console.say(f"  also there    {nested.path}{metric}{'  (best)' if nested.best else ''}")
     write(output, draft.text)
-    todo = " and ".join(draft.missing)
+    *others, last = draft.missing
+    todo = f"{', '.join(others)} and {last}" if others else last
     build = "repokit build" if str(output) == "repokit.yaml" else f"repokit build {printable(output)}"
     console.result(
         f"wrote {output}: it needs {todo} from you; then {build}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,16 +11,20 @@ import typer
 from repokit.cli.console import Console, Format, chosen
 from repokit.cli.options import FormatOption, JsonOption, QuietOption, YesOption
 from repokit.cli.report import show_report
+from repokit.cli.variants import VariantOption, are_several, each
 from repokit.errors import UsageError
 from repokit.printable import count, printable, size
 
 if TYPE_CHECKING:
+    from repokit.api import PushRequest
     from repokit.publisher.changes import Changes
     from repokit.publisher.push import PushResult
 
 
 def push(
-    directory: Annotated[Path, typer.Argument(help="A finished repository.")],
+    directory: Annotated[
+        Path | None, typer.Argument(help="A finished repository; what the recipe's variant builds, with --variant.")
+    ] = None,
     repo_id: Annotated[str | None, typer.Argument(help="org/name; the recipe's by default.")] = None,
     revision: Annotated[
         str | None,
@@ -42,6 +47,7 @@ def push(
         Path | None,
         typer.Option("--recipe", help="Where repo and push settings are read from."),
     ] = None,
+    variant: VariantOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; upload nothing.")] = False,
     yes: YesOption = False,
     format_: FormatOption = Format.AUTO,
@@ -51,17 +57,60 @@ def push(
     """Push a finished repository: lint, one commit on exactly one branch or pull request, verified, then tagged."""
     from repokit import api
 
-    console = Console(chosen(format_, json_=json_, quiet=quiet))
-    request = api.push_request(
-        directory,
-        repo_id,
-        recipe=recipe,
-        revision=revision,
-        tag=tag,
-        private=private,
-        message=commit_message,
-        create_pr=create_pr,
+    output_format = chosen(format_, json_=json_, quiet=quiet)
+    console = Console(output_format)
+
+    def request_for(place: Path) -> PushRequest:
+        return api.push_request(
+            place,
+            repo_id,
+            recipe=recipe,
+            revision=revision,
+            tag=tag,
+            private=private,
+            message=commit_message,
+            create_pr=create_pr,
+        )
+
+    options = _Options(create, create_branch, token, dry_run, yes)
+    if not variant:
+        if directory is None:
+            raise UsageError("names no directory", hint="repokit push DIRECTORY, or --variant NAME of the recipe")
+        _one(request_for(directory), options, console)
+        return
+    if directory is not None:
+        hint = "leave out the directory, or --variant"
+        raise UsageError("--variant says which directory is pushed, and another one is named", hint=hint)
+    wanted = api.chosen_recipes(recipe or api.RECIPE, variant)
+    # All of them, so that what is missing is known before anything is published.
+    requests = {one.variant: request_for((recipe or Path()).parent / one.recipe.output) for one in wanted}
+    if not are_several(variant):
+        _one(requests[wanted[0].variant], options, console)
+        return
+    each(
+        wanted,
+        lambda one, console: _one(requests[one.variant], options, console),
+        format_=output_format,
+        verb=f"repokit push{f' --recipe {recipe}' if recipe else ''}",
+        done="would be pushed" if dry_run else "pushed",
+        go_on=False,
     )
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What was typed beside the request."""
+
+    create: bool
+    create_branch: bool
+    token: str | None
+    dry_run: bool
+    yes: bool
+
+
+def _one(request: PushRequest, options: _Options, console: Console) -> None:
+    from repokit import api
+
     if request.skipped:
         console.warn(f"{request.skipped} builds another directory: its repo, push and lint settings were not asked")
     if request.untagged:
@@ -72,13 +121,13 @@ def push(
         with console.progress("push") as progress:
             result = api.push(
                 request,
-                create=create,
-                create_branch=create_branch,
-                token=token,
-                dry_run=dry_run,
+                create=options.create,
+                create_branch=options.create_branch,
+                token=options.token,
+                dry_run=options.dry_run,
                 gate=gate,
                 announce=lambda sentence: console.say(f"  {sentence}"),
-                approve=lambda changes: _approve(changes, console, dry_run=dry_run, yes=yes),
+                approve=lambda changes: _approve(changes, console, dry_run=options.dry_run, yes=options.yes),
                 progress=progress,
             )
     except (api.Stopped, api.InternalError):

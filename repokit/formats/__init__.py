@@ -7,7 +7,11 @@ torch_file     checkpoints of torch.save as tensor tables, without torch: torch_
 inert_pickle   pickles read without running them: pickle_machine, pickle_opcodes, pickle_scalars (how), pickle_values
                (what comes out), pickle_globals (what the names in it can do), pickle_dtypes (numpy's, if forged)
 gguf           strict header reader; ggml_types: its tensor types
+dcp            folders of torch.distributed.checkpoint; dcp_chunks: where in a file the elements of a part begin,
+               dcp_model: which tensors are the model's, boxes: whether parts are the whole
+zero           the files of a DeepSpeed ZeRO checkpoint; zero_partitions: which rank has what of a parameter
 paths          which relative paths may be followed
+urls           addresses of files elsewhere, and what is secret in them
 strict_json    JSON without the leniency of `json.loads`; places found on demand
 json_edit      changes values of a JSON text and nothing else
 front_matter   the YAML block of a model card, and YAML read strictly

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from repokit.errors import MalformedFile
 from repokit.formats.pickle_globals import FoundGlobal, Grade, grade, is_listed
 from repokit.formats.pickle_machine import Broken, Machine, Truncated
-from repokit.formats.pickle_opcodes import DISPATCH
+from repokit.formats.pickle_opcodes import DISPATCH, MEMOIZE
 from repokit.formats.pickle_values import Global, Opaque, PersistentId, Value
 from repokit.printable import printable, size
 
@@ -24,6 +24,13 @@ MAX_OPCODES: Final = 8_000_000  # 60,000 tensors take 1.9 million, 60,000 Parame
 MAX_OBJECTS: Final = 2_000_000  # numbers, strings, containers and calls: 60,000 Parameters make 1.1 million
 MAX_STREAMS: Final = 1000  # pickles one after another in a file; torch.save writes five
 _STRIDE: Final = 8192  # opcodes between two looks at the limits
+
+
+class Most(NamedTuple):
+    """What one pickle may ask for."""
+
+    opcodes: int
+    objects: int
 
 
 class Interpreted(NamedTuple):
@@ -75,7 +82,7 @@ def unreadable(
     return error
 
 
-def interpret(data: bytes, *, path: str, start: int = 0, member: str = "") -> Interpreted:
+def interpret(data: bytes, *, path: str, start: int = 0, member: str = "", most: Most | None = None) -> Interpreted:
     """Reads one pickle, from `start` to its STOP.
 
     Args:
@@ -83,13 +90,14 @@ def interpret(data: bytes, *, path: str, start: int = 0, member: str = "") -> In
         path: For messages.
         start: Where it begins.
         member: Where in a zip archive it lies, for messages and in the globals.
+        most: What it may ask for, where that is more than the pickle of a state dict may.
 
     Raises:
         UnreadablePickle: It breaks off, is no pickle, or goes beyond a limit.
     """
     machine = Machine(data, start)
     try:
-        value = _run(machine)
+        value = _run(machine, most or Most(MAX_OPCODES, MAX_OBJECTS))
     except (Broken, Truncated) as problem:
         what = f"{problem} (byte {machine.opcode_at:,} of its pickle)"
         found = _globals(machine, member)
@@ -105,23 +113,27 @@ _MANY: Final = f"holds more than {MAX_STREAMS:,} pickles one after another"
 _UNSEEN: Final = "what it would do when it is loaded cannot be told; no loader should be trusted to find out"
 
 
-def _run(machine: Machine) -> Value:
+def _run(machine: Machine, most: Most) -> Value:
     """The value on top of the stack when STOP is met.
 
     Raises:
         Broken, Truncated: It is not met.
     """
-    data, dispatch = machine.data, DISPATCH
+    data, dispatch, far = machine.data, DISPATCH, machine.far
     try:
         while not machine.stopped:
             for _ in range(_STRIDE):
                 machine.opcode_at = position = machine.position
                 machine.position = position + 1
-                dispatch[data[position]](machine)
+                code = data[position]
+                if code == MEMOIZE and not far:  # every fourth opcode since protocol 4
+                    machine.memo.append(machine.stack[-1])
+                    continue
+                dispatch[code](machine)
                 if machine.stopped:
                     break
             machine.opcodes += _STRIDE
-            _check_limits(machine)
+            _check_limits(machine, most)
     except IndexError:
         if machine.opcode_at >= len(data):
             raise Truncated("it ends without STOP") from None
@@ -129,11 +141,11 @@ def _run(machine: Machine) -> Value:
     return machine.stack.pop()
 
 
-def _check_limits(machine: Machine) -> None:
-    if machine.opcodes > MAX_OPCODES:
-        raise Broken(f"it has more than {MAX_OPCODES:,} opcodes")
-    if machine.objects > MAX_OBJECTS:
-        raise Broken(f"it makes more than {MAX_OBJECTS:,} objects")
+def _check_limits(machine: Machine, most: Most) -> None:
+    if machine.opcodes > most.opcodes:
+        raise Broken(f"it has more than {most.opcodes:,} opcodes")
+    if machine.objects > most.objects:
+        raise Broken(f"it makes more than {most.objects:,} objects")
     if machine.position - machine.start > MAX_PICKLE:
         raise Broken(f"it is longer than {size(MAX_PICKLE)}")
 

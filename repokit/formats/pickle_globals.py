@@ -178,6 +178,7 @@ _INERT: Final = [
     *_names("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
     *_names("torch.distributed.checkpoint.metadata", "_MEM_FORMAT_ENCODING"),
     *_names("torch.utils._pytree", "_identity"),
+    *_names("deepspeed.utils.tensor_fragment", "fragment_address"),  # a dataclass: where a parameter lies in its group
 ]
 _EXACT: Final = dict.fromkeys(_INERT, Grade.INERT_KNOWN) | dict.fromkeys(_SAFE, Grade.SAFE)
 

@@ -15,6 +15,7 @@ from repokit.formats.pickle_values import Global, Opaque, Pairs, PersistentId, U
 from repokit.printable import printable
 
 HIGHEST_PROTOCOL: Final = 5
+MEMOIZE: Final = 0x94
 
 _Item = TypeVar("_Item")
 
@@ -81,7 +82,12 @@ def _binget(machine: Machine) -> None:
 
 
 def _long_binget(machine: Machine) -> None:
-    machine.recall(machine.number(4))
+    position = machine.position
+    machine.position = end = position + 4
+    if end > len(machine.data):
+        machine.position = position
+        machine.take(4)  # ends beyond the data
+    machine.recall(int.from_bytes(machine.data[position:end], "little"))
 
 
 def _put_text(machine: Machine) -> None:

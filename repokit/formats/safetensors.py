@@ -296,7 +296,7 @@ def in_file_order(tensors: Iterable[TensorInfo]) -> list[TensorInfo]:
     for tensor in ordered:
         needed = byte_size(tensor.dtype, tensor.shape)
         assert needed is not None, tensor  # noqa: S101 - read from a valid header or cast to whole bytes
-        placed.append(tensor._replace(begin=position, end=position + needed))
+        placed.append(TensorInfo(tensor.name, tensor.dtype, tensor.shape, position, position + needed))
         position += needed
     return placed
 

@@ -361,7 +361,7 @@ class _Search:
     def check_names(self, tensors: list[tuple[str, Opaque]]) -> None:
         seen: set[str] = set()
         for name, _ in tensors:
-            fault = _fault(name) or ("stands there twice" if name in seen else None)
+            fault = fault_of(name) or ("stands there twice" if name in seen else None)
             if fault:
                 raise MalformedFile(
                     f"is the name of a tensor and {fault}",
@@ -393,7 +393,8 @@ _SHARED: Final = "no checkpoint is made so; to walk through it would take hours"
 _NAME: Final = "no module has such a name; it can rewrite a terminal, forge a log line, or lead a converter astray"
 
 
-def _fault(name: str) -> str | None:
+def fault_of(name: str) -> str | None:
+    """Why no tensor can have such a name, as words that follow it; None where one can."""
     if not name:
         return "is empty"
     if len(name) > MAX_NAME:

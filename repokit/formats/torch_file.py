@@ -20,7 +20,18 @@ from repokit.formats.torch_tensors import MAX_EXPANDED, Storage, StoredTensor, i
 from repokit.formats.torch_zip import Opened, is_pickled, open_zip, pickle_in_array, scan_zip
 from repokit.printable import size
 
-__all__ = ["FoundGlobal", "Grade", "LeftOut", "StoredTensor", "TorchFile", "check_trusted", "read_torch_file", "scan"]
+__all__ = [
+    "FoundGlobal",
+    "Grade",
+    "LeftOut",
+    "Opened",
+    "StoredTensor",
+    "TorchFile",
+    "check_trusted",
+    "open_torch_file",
+    "read_torch_file",
+    "scan",
+]
 
 Read = Callable[[int, int], bytes]
 
@@ -74,8 +85,32 @@ def read_torch_file(
         return _table(opened if placed else opened._replace(locate=_nowhere), path, container)
     except (MalformedFile, UnsupportedSource) as error:
         # An attack is what there is to say, not the shape that it came in.
-        _check(error.globals if isinstance(error, UnreadablePickle) else found, path)
+        check_globals(error.globals if isinstance(error, UnreadablePickle) else found, path)
         raise
+
+
+def open_torch_file(read: Read, file_size: int, path: str) -> Opened:
+    """What torch.load would return, inert: of formats that keep more than a state dict in a file.
+
+    Args:
+        read: As of `read_torch_file`.
+        file_size: Bytes in the whole file.
+        path: For messages.
+
+    Raises:
+        MalformedFile: As of `read_torch_file`; or it names what runs code when it is loaded.
+        UnsupportedSource: It is one that this version does not read.
+    """
+    found: tuple[FoundGlobal, ...] = ()
+    try:
+        opened = _opened(read, file_size, path)
+        found = opened.globals
+        _check_unchanged(opened, path)
+    except (MalformedFile, UnsupportedSource) as error:
+        check_globals(error.globals if isinstance(error, UnreadablePickle) else found, path)
+        raise
+    check_globals(found, path)
+    return opened
 
 
 def _nowhere(_storage: Storage) -> int:
@@ -114,10 +149,14 @@ def _head(read: Read, file_size: int, path: str) -> bytes:
     raise MalformedFile("is empty", why="there is nothing to load", path=path)
 
 
-def _table(opened: Opened, path: str, container: str | None) -> TorchFile:
+def _check_unchanged(opened: Opened, path: str) -> None:
     if any(map(is_tensor, opened.changed)):
         what = "changes a tensor after it was made, which torch.save never does"
         raise MalformedFile(what, why="its values are not those of its storage", path=path)
+
+
+def _table(opened: Opened, path: str, container: str | None) -> TorchFile:
+    _check_unchanged(opened, path)
     chosen = choose(opened.value, path, container)
     tensors: dict[str, StoredTensor] = {}
     expanded = 0
@@ -165,10 +204,15 @@ def check_trusted(file: TorchFile) -> None:
     Raises:
         MalformedFile: It names what runs code when it is loaded.
     """
-    _check(file.globals, file.path)
+    check_globals(file.globals, file.path)
 
 
-def _check(found: tuple[FoundGlobal, ...], path: str) -> None:
+def check_globals(found: tuple[FoundGlobal, ...], path: str) -> None:
+    """Refuses what a pickle names if it can run code.
+
+    Raises:
+        MalformedFile: It can.
+    """
     if not (bad := _executing(found)):
         return
     what = f"names {named(bad)}, which can run code when the file is loaded"

@@ -3,6 +3,7 @@
 source       the seam: list the files, read a range
 memory       a Source out of a mapping, for the examples of rules
 directory    a Source out of a folder
+remote_directory   a Source over the files behind an address, s3://bucket/...; remote_files: fsspec, and its errors
 hub          a Source over a revision on the Hub, without its weights; hub_cache: what was read, for the next time
 overlay      a Source over another: the repository as it will be once it is edited; rebuilt_index: an index anew
 document     a parsed JSON object with typed accessors
@@ -17,7 +18,8 @@ onnx         ONNX models, and the files that hold their tensors
 pickles      which files are pickles, what they name, which tensors they hold
 quantization which weights are packed, by config and by tensors; quantized_parts, quantized_shapes: what each method
              asks for
-adapter      the factors of an adapter, in pairs; adapter_kinds: the names and shapes of the other methods
+adapter      the factors of an adapter, in pairs; adapter_kinds: the names and shapes of the other methods;
+             adapter_names: what the names of tensors tell
 weight_values      which values are no numbers, zero or not as they were built; values: the bits; value_stream: threads
 tokenizer    which ids its tokens really get; token_ids, special_tokens: its parts; vocabulary_table, tokenizer_parts:
              what a vocabulary was made by, and the steps around it
@@ -30,6 +32,7 @@ remote_code  which files `auto_map` needs, found by parsing
 archives     .npz, .keras and .zip by their directories, without unpacking
 
 identity     what is known of a model beside its files: its name, its family, where it is published
+compare      two repositories side by side; compared_tensors: their weights
 inspection   what a repository is, at a glance; stored_weights: its tensors in numbers
 training_state     what trainers leave beside the weights
 lookalikes, patterns    characters that look like others; regular expressions that a tokenizer would choke on

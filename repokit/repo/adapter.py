@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from repokit.repo.weights import ADAPTER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from repokit.formats.tensors import TensorInfo
     from repokit.repo.document import Document
@@ -40,6 +40,17 @@ class Pair(NamedTuple):
         """Whether the columns of B are the rows of A, where both are matrices."""
         matrices = self.rank is not None and self.b is not None and len(self.b.shape) == 2
         return not matrices or (self.b is not None and self.b.shape[1] == self.rank)
+
+
+def pairs_of(tensors: Iterable[TensorInfo]) -> dict[str, Pair]:
+    """The factors of LoRA by module, under the names that a saved adapter has."""
+    found: dict[str, Pair] = {}
+    for tensor in tensors:
+        if (match := _FACTOR.fullmatch(tensor.name)) is None:
+            continue
+        pair = found.get(match["module"], Pair(None, None, match["embedding"] is not None))
+        found[match["module"]] = pair._replace(a=tensor) if match["side"] == "A" else pair._replace(b=tensor)
+    return found
 
 
 @dataclass(frozen=True)
@@ -73,13 +84,7 @@ class Adapter:
     @property
     def pairs(self) -> Mapping[str, Pair]:
         """The factors of LoRA by module, `base_model.model.` included."""
-        found: dict[str, Pair] = {}
-        for tensor in self.tensors:
-            if (match := _FACTOR.fullmatch(tensor.name)) is None:
-                continue
-            pair = found.get(match["module"], Pair(None, None, match["embedding"] is not None))
-            found[match["module"]] = pair._replace(a=tensor) if match["side"] == "A" else pair._replace(b=tensor)
-        return found
+        return pairs_of(self.tensors)
 
     def rank_of(self, module: str) -> int | None:
         """The rank that the config gives a module; None where it cannot be told.

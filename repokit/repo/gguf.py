@@ -31,6 +31,16 @@ _BLOCK: Final = re.compile(r"blk\.(\d+)\.")
 _ENDING: Final = (EOS, "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id")
 _ROLES: Final = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 
+# `cat` and `split` leave `.part1of2`, `-split-a`, `.aa`, `.001`.
+PIECE: Final = re.compile(
+    r"\.gguf(?:[._-]?part[._-]?(?:\d+(?:[._-]?of[._-]?\d+)?|[a-z]{1,2})|[._-]split[._-]?[a-z0-9]{1,3}|\.a[a-z]|\.\d{2,3})$"
+)
+
+# How a name ends that says which quantisation a file holds.
+QUANTISATION: Final = re.compile(
+    r"[-._](?:UD[-._])?(?:I?Q\d\w*|TQ\d\w*|MXFP4\w*|NVFP4|B?F16|F32|FP16|BF16)$", re.IGNORECASE
+)
+
 
 class PartName(NamedTuple):
     """What a file name says of a part: `Model-Q8_0-00002-of-00003.gguf`."""
@@ -296,6 +306,21 @@ def missing_parts(there: Mapping[int, str]) -> tuple[str, ...]:
     lacking = (number for number in range(1, any_part.of + 1) if number not in there)
     names = (f"{any_part.stem}-{number:05d}-of-{any_part.of:05d}.gguf" for number in lacking)
     return tuple(name for name, _ in zip(names, range(100), strict=False))
+
+
+def contradiction(file: GgufFile, number: int) -> tuple[str, str] | None:
+    """What the header of a part says otherwise than its name, and under which key; None where they agree."""
+    named = file.part
+    if named is None or named.of == 1:
+        return None
+    no, of = file.integer("split.no"), file.integer("split.count")
+    if of is None:
+        return "is one of several parts by its name, and not by its header", "split.count"
+    if of != named.of:
+        return f"says that it is one of {of:,} parts", "split.count"
+    if no != number - 1:
+        return f"says that it is part {(no or 0) + 1:,}", "split.no"
+    return None
 
 
 def is_projector_name(path: str) -> bool:

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 GPTQ_FILE: Final = "quantize_config.json"  # AutoGPTQ, GPTQModel
 AWQ_FILE: Final = "quant_config.json"  # AutoAWQ
 MODELOPT_FILE: Final = "hf_quant_config.json"  # NVIDIA ModelOpt
+# Key of the file -> key of quantization_config. Lists of modules are spelled in two languages, and not compared.
+SIDE_FILES: Final[Mapping[str, Mapping[str, str]]] = {
+    GPTQ_FILE: {key: key for key in ("bits", "group_size", "desc_act", "sym", "quant_method", "checkpoint_format")},
+    AWQ_FILE: {"w_bit": "bits", "q_group_size": "group_size", "zero_point": "zero_point", "version": "version"},
+    MODELOPT_FILE: {"quant_algo": "quant_algo", "group_size": "group_size"},
+}
 
 # Sub-configs whose quantization_config counts for the whole model: transformers 5.24 quantizers/auto.py
 # `get_hf_quantizer` asks config.get_text_config(decoder=True).

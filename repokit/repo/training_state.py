@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# transformers trainer.py, accelerate checkpointing.py, deepspeed zero_to_fp32.py.
+# transformers trainer.py, accelerate checkpointing.py, deepspeed engine.py `_copy_recovery_script`.
 PATTERN: Final = (
     r"(?:.*/)?(?:(?:optimizer|scheduler|scaler|sampler|dl_state_dict)(?:_\d+)?\.(?:pt|bin|safetensors)"
     r"|rng_state(?:_\d+)?\.pth|random_states_\d+\.pkl|training_args(?: \(\d+\))?\.bin|trainer_state\.json"
     r"|custom_checkpoint_\d+\.pkl|user_content\.pt|rank\d+-of-\d+-optimizer\.pt|optimizer_\d+/.*"
-    r"|global_step\d+/.*|zero_pp_rank_.*|.*_optim_states\.pt|mp_rank_\d+_model_states\.pt|zero_to_fp32\.py"
+    r"|global_step\d+/.*|zero_pp_rank_.*|.*_optim_states\.pt|mp_rank_\d+_model_states\.pt|zero_to_(?:fp32|torch)\.py"
     r"|pytorch_model_fsdp_\d+/.*)"
 )
 _STATE: Final = re.compile(PATTERN)

@@ -24,7 +24,8 @@ Files that other tools write and read (unknown keys are legal and kept):
 Files that repokit writes (closed: an unknown key is an error):
 
     recipe              repokit.yaml; recipe_file reads it, contradictions checks it, yaml_source finds its lines,
-                        recipe_advice says what to write instead
+                        recipe_advice says what to write instead; variants has what several repositories of one recipe
+                        are, siblings what they are to each other
     license             which license, under what name, in which file
     manifest            repokit-manifest.json: every file with its size and sha256
     report              what `lint --format json` prints

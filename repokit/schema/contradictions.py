@@ -80,6 +80,13 @@ def _resolved(folder: Path, text: str) -> Path | None:
 
 def _base(recipe: Recipe) -> Iterator[Contradiction]:
     base = recipe.base
+    if base.variant is not None:
+        yield Contradiction(
+            ("base", "variant"),
+            f"`base.variant` is `{printable(base.variant, 60)}`, and the recipe has no `variants`",
+            "there is nothing to make it from",
+            "write an `id` or a `path`, or add `variants` to the recipe",
+        )
     for part in ("tokenizer", "processor", "chat_template"):
         if getattr(recipe, part).from_ == "base" and base.id is None and base.path is None:
             yield Contradiction(
@@ -98,13 +105,16 @@ def _base(recipe: Recipe) -> Iterator[Contradiction]:
 
 
 # Per kind: keys of `weights` that would have no effect, because its files are taken over as they are.
-_INERT = {"adapter": ("tie",), "gguf": ("dtype", "keep", "max_shard_size", "rename", "drop", "tie")}
+_INERT = {
+    "adapter": ("tie", "vocabulary"),
+    "gguf": ("dtype", "keep", "max_shard_size", "rename", "drop", "tie", "vocabulary"),
+}
 
 
 def _weights(recipe: Recipe) -> Iterator[Contradiction]:
     weights = recipe.weights
     for key in _INERT.get(recipe.kind, ()):
-        if key in weights.model_fields_set and getattr(weights, key) not in ("auto", ()):
+        if key in weights.model_fields_set and getattr(weights, key) not in ("auto", (), None):
             yield Contradiction(
                 ("weights", key),
                 f"`kind` is `{recipe.kind}`, and `weights.{key}` is set",
@@ -113,6 +123,14 @@ def _weights(recipe: Recipe) -> Iterator[Contradiction]:
                 else "GGUF files are published byte for byte",
                 f"remove `weights.{key}`, or correct `kind`",
             )
+    vocabulary = weights.vocabulary
+    if vocabulary is not None and vocabulary.size is None and vocabulary.pad_to_multiple_of is None:
+        yield Contradiction(
+            ("weights", "vocabulary"),
+            "`weights.vocabulary` has neither `size` nor `pad_to_multiple_of`",
+            "it asks for nothing",
+            "write one of them, or remove `vocabulary`",
+        )
     if weights.keep and weights.dtype == "auto" and recipe.kind != "gguf":
         yield Contradiction(
             ("weights", "keep"),

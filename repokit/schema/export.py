@@ -26,7 +26,6 @@ from repokit.schema.generation_config import GenerationConfig
 from repokit.schema.manifest import Manifest
 from repokit.schema.processor import Preprocessor, Processor
 from repokit.schema.quantization import AwqSideFile, GptqSideFile, ModelOptSideFile, QuantizationConfig
-from repokit.schema.recipe import Recipe
 from repokit.schema.report import Report
 from repokit.schema.sentence_transformers import (
     DenseSettings,
@@ -38,6 +37,7 @@ from repokit.schema.sentence_transformers import (
 from repokit.schema.special_tokens_map import SpecialTokensMap
 from repokit.schema.tokenizer import Tokenizer
 from repokit.schema.tokenizer_config import TokenizerConfig
+from repokit.schema.variants import RecipeFile
 from repokit.schema.weight_index import WeightIndex
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ SCHEMAS: Mapping[str, tuple[type[BaseModel], str]] = {
     "quantization_config.schema.json": (QuantizationConfig, "config.json, quantization_config"),
     "quant_config.schema.json": (AwqSideFile, "quant_config.json"),
     "quantize_config.schema.json": (GptqSideFile, "quantize_config.json"),
-    "recipe.schema.json": (Recipe, "repokit.yaml"),
+    "recipe.schema.json": (RecipeFile, "repokit.yaml"),
     "report.schema.json": (Report, "repokit lint --format json"),
     "sentence_bert_config.schema.json": (TransformerSettings, "sentence_bert_config.json"),
     "special_tokens_map.schema.json": (SpecialTokensMap, "special_tokens_map.json"),

@@ -4,6 +4,8 @@ Recipe
 ├── identity            names of the model in words
 ├── base                what it was made from
 ├── weights             dtype, shards, names, ties
+├── merge               adapters that become part of the weights
+├── quantization        what only a person knows of how the weights were quantized
 ├── tokenizer, processor, chat_template      where each comes from
 ├── generation_config   values that win over the source's
 ├── card                front matter and sections of README.md
@@ -12,8 +14,8 @@ Recipe
 ├── lint                which findings count
 └── push                where to
 
-Every key is here; another one is an error. Paths are relative to the folder of the recipe. Reading a recipe from a
-file, with lines and suggestions in its errors, is recipe_file.py's work.
+Every key is here but `variants` (variants.py); another one is an error. Paths are relative to the folder of the recipe.
+Reading a recipe from a file, with lines and suggestions in its errors, is recipe_file.py's work.
 """
 
 from __future__ import annotations
@@ -137,7 +139,10 @@ class Base(Section):
 
     id: RepoId | None = Field(None, description="Its repository on the Hub: `org/name`.", examples=["org/name"])
     revision: str | None = Field(None, description="The commit that was used, so that checks stay true later.")
-    path: str | None = Field(None, description="A local copy, from which files can be inherited.")
+    path: str | None = Field(None, description="A copy, or its address, from which files can be inherited.")
+    variant: str | None = Field(
+        None, description="Another variant of the recipe: `id` is then its repository, `path` what it builds."
+    )
 
 
 class Rename(Section):
@@ -147,6 +152,13 @@ class Rename(Section):
         alias="from", description="A regular expression, as Python's re.sub takes it."
     )
     to: str = Field(description=r"What stands in place of each match; \1 is the first group.")
+
+
+class Vocabulary(Section):
+    """How many rows the vocabulary has. Rows are added as zeros, and cut off only where no token has their id."""
+
+    size: int | None = Field(None, ge=1, description="Rows; those of the source where absent.")
+    pad_to_multiple_of: int | None = Field(None, ge=1, description="Filled up to a multiple: 64, 128.")
 
 
 class Weights(Section):
@@ -167,8 +179,13 @@ class Weights(Section):
         OffWord,
     ] = Field("auto", description="`auto` removes the prefixes of wrappers (module., _orig_mod.); or rules, in order.")
     drop: Many = Field((), description="Globs of tensor names that are left out.")
-    tie: Annotated[Literal["auto", "off"], OffWord] = Field(
-        "auto", description="`auto` stores tied tensors once, found by comparing bytes; `off` stores what is there."
+    tie: Annotated[Literal["auto", "off", "untie"], OffWord] = Field(
+        "auto",
+        description="`auto` stores tied tensors once, found by comparing bytes; `off` stores what is there; `untie` "
+        "writes a head of its own, a copy of the embedding.",
+    )
+    vocabulary: Vocabulary | None = Field(
+        None, description="Other rows for the token ids: embedding, head, and vocab_size in config.json."
     )
 
 
@@ -176,6 +193,37 @@ class Origin(Section):
     """Where a part comes from."""
 
     from_: str = Field("source", alias="from", description="`source`, `base`, or a path.")
+
+
+class MergedAdapter(Section):
+    """An adapter that is merged into the weights."""
+
+    path: str = Field(min_length=1, description="Its folder: adapter_config.json and the weights beside it.")
+    weight: float = Field(1.0, ge=-1000, le=1000, description="What its change is multiplied by.")
+
+
+class Merge(Section):
+    """Adapters that are merged into the weights, each after the one before it."""
+
+    adapters: Annotated[
+        tuple[MergedAdapter, ...], BeforeValidator(_as_tuple, json_schema_input_type=list[MergedAdapter])
+    ] = Field((), description="LoRA adapters of PEFT. Where the source is one itself, it comes before them.")
+
+
+class Calibration(Section):
+    """What a quantizer looked at to choose its scales. What is left out is what its files say, or `not stated`."""
+
+    text: str | None = Field(None, description="In words: `none, rounded to nearest`; or what there is to add.")
+    dataset: str | None = Field(None, description="Its name, on the Hub where it is there.")
+    samples: int | None = Field(None, ge=1, description="How many.")
+
+
+class QuantizationRecipe(Section):
+    """How quantized weights were made, as far as only a person knows. Method, width and groups are in the files."""
+
+    tool: str | None = Field(None, description="What quantized, with its version: `llm-compressor 0.8.1`.")
+    calibration: Calibration = Calibration()
+    notes: str | None = Field(None, description="What else a reader of the card should know, in Markdown.")
 
 
 class ConfigOrigin(Origin):
@@ -279,10 +327,18 @@ class Recipe(Section):
     kind: Literal["auto", "full", "adapter", "quantized", "gguf"] = Field(
         "auto", description="What is built; `auto` goes by the files in the source."
     )
-    source: str = Field(min_length=1, description="The checkpoint: a directory. Only read, never written to.")
-    output: str = Field(min_length=1, description="The directory that is built. Replaced only if repokit built it.")
+    source: str = Field(
+        min_length=1,
+        description="The checkpoint: a directory, or an address such as s3://bucket/run. Only read, never written to.",
+    )
+    output: str = Field(
+        min_length=1,
+        description="The directory that is built, or its address: s3://bucket/name. Replaced only if repokit built it.",
+    )
     base: Base = Base()
     weights: Weights = Weights()
+    merge: Merge = Merge()
+    quantization: QuantizationRecipe = QuantizationRecipe()
     config: ConfigOrigin = Field(ConfigOrigin(), description="config.json: a Lightning checkpoint has none of its own.")
     tokenizer: Origin = Origin()
     processor: Origin = Origin()
@@ -302,12 +358,13 @@ class Recipe(Section):
     push: Push = Push()
 
 
-def load_recipe(path: Path) -> Recipe:
-    """The recipe in a file.
+def load_recipe(path: Path, variant: str | None = None) -> Recipe:
+    """The recipe in a file, or the one of a variant in it.
 
     Raises:
-        RecipeError: It cannot be read, or is not a recipe: with the line, the key and what to write instead.
+        RecipeError: It cannot be read, or is not a recipe: with the line, the key and what to write instead; or it has
+            variants and this is none of them.
     """
     from repokit.schema.recipe_file import read
 
-    return read(path)
+    return read(path, variant)

@@ -34,7 +34,8 @@ _DTYPES: Mapping[str, str] = {
 _ELSEWHERE: Mapping[str, tuple[str, str]] = {
     "token": ("a secret does not belong in a file that is shared", "run `hf auth login`, or set HF_TOKEN"),
     "hf_token": ("a secret does not belong in a file that is shared", "run `hf auth login`, or set HF_TOKEN"),
-    "variants": ("a recipe builds one repository", "write one recipe per variant"),
+    "variants": ("a variant has none of its own", "write `variants` at the top of the recipe"),
+    "version": ("it is the version of the whole file", "write it once, at the top of the recipe"),
 }
 
 
@@ -118,11 +119,11 @@ def _value_hint(problem: Problem, where: tuple[str, ...], model: type[BaseModel]
         return _choice_hint(choices, value)
     wanted = problem.message.rpartition("must be ")[2]
     inner = model_at(model, where)
-    if inner and wanted == "an object":
-        return f"write a mapping with the keys {', '.join(_fields(inner))}"
     field = _field_at(model, _keys(where))
     if field and field.examples:
         return f"for example `{_last_key(where)}: {field.examples[0]}`"
+    if inner and wanted == "an object":
+        return f"write a mapping with the keys {', '.join(_fields(inner))}"
     return _SHAPES.get(wanted, "the README's section on the recipe says what each key may be")
 
 
@@ -164,13 +165,16 @@ def _keys(where: Sequence[str]) -> tuple[str, ...]:
 def model_at(model: type[BaseModel], where: Sequence[str]) -> type[BaseModel] | None:
     """The model of the object at a path of keys and list positions; None where there is none."""
     current: type[BaseModel] | None = model
+    named = False
     for step in where:
         if current is None:
             return None
-        if step.isdecimal():  # a position in a list of such objects
+        if named or step.isdecimal():  # the name of one of such objects in a mapping, or a position in a list of them
+            named = False
             continue
         field = _fields(current).get(step)
         current = next(_models_in(field.annotation), None) if field else None
+        named = field is not None and get_origin(field.annotation) is dict
     return current
 
 

@@ -2,38 +2,115 @@
 
 from __future__ import annotations
 
+import difflib
 import tomllib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from repokit.errors import RecipeError
-from repokit.printable import count, printable
+from repokit.printable import count, printable, some
 from repokit.schema import yaml_source
 from repokit.schema.contradictions import contradictions
 from repokit.schema.document import Problem, kind, problems, steps
 from repokit.schema.recipe import Lint, Recipe
 from repokit.schema.recipe_advice import advise
+from repokit.schema.siblings import circles, in_order, misnamed, needs_of, shared_places, unknown_bases
+from repokit.schema.variants import ALL, RecipeFile, Variants, place_of, resolved
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from repokit.schema.contradictions import Contradiction
     from repokit.schema.yaml_source import YamlSource
 
 
-def read(path: Path) -> Recipe:
-    """The recipe in a file.
+def read(path: Path, variant: str | None = None) -> Recipe:
+    """The recipe in a file, or the one of a variant in it.
 
     Raises:
-        RecipeError: What is wrong first, in the order of the file, and how many problems follow.
+        RecipeError: What is wrong first, in the order of the file, and how many problems follow; or the file has
+            variants and none is named, or not this one.
+    """
+    found = read_all(path)
+    check_names(found, () if variant is None else (variant,), path)
+    return found if isinstance(found, Recipe) else found.recipes[variant or ""]
+
+
+def check_names(found: Recipe | Variants, wanted: Sequence[str], path: Path) -> None:
+    """Refuses names of variants that a file does not have, and no name for a file that has some.
+
+    Raises:
+        RecipeError: With the names that there are.
+    """
+    if isinstance(found, Recipe):
+        if wanted:
+            what = f"has no variants, and {some(list(wanted))} is asked for"
+            raise RecipeError(what, path=str(path), hint="leave out --variant, or add `variants` to the recipe")
+        return
+    names = list(found.recipes)
+    if not wanted:
+        what = f"has {count(len(names), 'variant')}, and none is named: {some(names, 10)}"
+        raise RecipeError(what, path=str(path), hint=f"add --variant {names[0]}, or --variant {ALL}")
+    for name in wanted:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"it has {some(names, 10)}"
+            raise RecipeError(f"has no variant {printable(name, 60)}", path=str(path), hint=hint)
+
+
+def read_all(path: Path) -> Recipe | Variants:
+    """The recipe in a file, or every variant of it; a mistake in one of them is one of the file.
+
+    Raises:
+        RecipeError: See `read`.
     """
     source = yaml_source.load(path)
     _check_version(source)
-    _refuse(problems(Recipe, source.value), source)
-    recipe = Recipe.model_validate(source.value)
-    for found in contradictions(recipe, path.parent):
-        place = _place(source.position(found.steps))
-        raise RecipeError(found.what, why=found.why, hint=found.hint, path=source.path, place=place)
+    if "variants" not in source.value:
+        _refuse(problems(Recipe, source.value), source)
+        recipe = Recipe.model_validate(source.value)
+        _refuse_first(contradictions(recipe, path.parent), source)
+        return recipe
+    return _variants(source, path.parent)
+
+
+def _variants(source: YamlSource, folder: Path) -> Variants:
+    """Every variant: the file as it stands first, then what each of them makes of it, then all of them together."""
+    _refuse(problems(RecipeFile, source.value), source)
+    document = source.value
+    _refuse_first(misnamed(list(document["variants"])), source, of_key=True)
+    if not document["variants"]:
+        what, hint = "`variants` names none", "remove it, or name one: `variants: {fp8: {source: ./fp8}}`"
+        raise RecipeError(what, path=source.path, place=_place(source.position(("variants",))), hint=hint)
+    _refuse_first(unknown_bases(document), source)
+    recipes = {name: _variant(source, name, folder) for name in document["variants"]}
+    _refuse_first(shared_places(document, recipes, folder), source)
+    needs = needs_of(document, recipes, folder)
+    _refuse_first(circles(document, needs), source)
+    return Variants({name: recipes[name] for name in in_order(needs)}, needs)
+
+
+def _variant(source: YamlSource, name: str, folder: Path) -> Recipe:
+    document = resolved(source.value, name)
+    for problem in problems(Recipe, document):
+        where = steps(problem.pointer)
+        advice = advise(problem, Recipe, document, None, prefix=("variants", name))
+        place = _place(source.position(place_of(source.value, name, where)))
+        hint = f"{advice.hint} to it, or at the top for all" if problem.fault == "missing" else advice.hint
+        raise RecipeError(advice.what, why=advice.why, hint=hint, path=source.path, place=place)
+    recipe = Recipe.model_validate(document)
+    for found in contradictions(recipe, folder):
+        where = place_of(source.value, name, found.steps)
+        _refuse_first([replace(found, steps=where, what=f"variant {name}: {found.what}")], source)
     return recipe
+
+
+def _refuse_first(found: Iterable[Contradiction], source: YamlSource, *, of_key: bool = False) -> None:
+    """Raises the first contradiction, if there is one, at the value that is to be changed, or at its key."""
+    for one in found:
+        position = source.key_position(one.steps) if of_key else source.position(one.steps)
+        raise RecipeError(one.what, why=one.why, hint=one.hint, path=source.path, place=_place(position))
 
 
 def read_lint(path: Path) -> Lint:
@@ -46,7 +123,7 @@ def read_lint(path: Path) -> Lint:
         return _lint_of_toml(path)
     source = yaml_source.load(path)
     _check_version(source)
-    found = problems(Recipe, source.value)
+    found = problems(RecipeFile, source.value)
     _refuse([problem for problem in found if steps(problem.pointer)[:1] == ("lint",)], source)
     return Lint.model_validate(source.value.get("lint", {}))
 
@@ -83,7 +160,7 @@ def _refuse(found: Sequence[Problem], source: YamlSource) -> None:
     placed = [(problem.fault == "missing", _position(problem, source), problem) for problem in found]
     _, position, problem = min(placed, key=lambda entry: entry[:2])
     where = steps(problem.pointer)
-    advice = advise(problem, Recipe, source.value, source.unquoted(where))
+    advice = advise(problem, RecipeFile, source.value, source.unquoted(where))
     rest = f" (and {count(len(found) - 1, 'more problem')})" if len(found) > 1 else ""
     raise RecipeError(advice.what + rest, why=advice.why, hint=advice.hint, path=source.path, place=_place(position))
 

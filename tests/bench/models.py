@@ -63,15 +63,22 @@ def write_recipe(
     return folder / "repokit.yaml"
 
 
-def write_terabyte(folder: Path, *, shards: int) -> int:
+def write_terabyte(folder: Path, *, shards: int, experts: int = _EXPERTS) -> int:
     """A mixture of experts of 1 TB: real headers and a real index over files of holes.
+
+    Args:
+        folder: Made here.
+        shards: Files.
+        experts: 180 tensors each; the more, the smaller.
 
     Returns:
         The number of tensors.
     """
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(_MIXTURE), encoding="utf-8")
-    shapes = dict(_mixture_shapes())
+    inner = _EXPERT_INNER * _EXPERTS // experts
+    config = {**_MIXTURE, "num_experts": experts, "moe_intermediate_size": inner}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    shapes = dict(_mixture_shapes(experts, inner))
     names = list(shapes)
     files = {f"model-{part + 1:05}-of-{shards:05}.safetensors": names[part::shards] for part in range(shards)}
     total = 0
@@ -193,9 +200,9 @@ _MIXTURE: Mapping[str, object] = {
 }
 
 
-def _mixture_shapes() -> Iterable[tuple[str, tuple[int, ...]]]:
-    """About 60,000 tensors."""
-    hidden, inner = _EXPERT_HIDDEN, _EXPERT_INNER
+def _mixture_shapes(experts: int, inner: int) -> Iterable[tuple[str, tuple[int, ...]]]:
+    """About 60,000 tensors of 330 experts."""
+    hidden = _EXPERT_HIDDEN
     yield "model.embed_tokens.weight", (151_936, hidden)
     yield "model.norm.weight", (hidden,)
     yield "lm_head.weight", (151_936, hidden)
@@ -209,8 +216,8 @@ def _mixture_shapes() -> Iterable[tuple[str, tuple[int, ...]]]:
         yield f"{block}.self_attn.o_proj.weight", (hidden, 4096)
         yield f"{block}.self_attn.q_norm.weight", (128,)
         yield f"{block}.self_attn.k_norm.weight", (128,)
-        yield f"{block}.mlp.gate.weight", (_EXPERTS, hidden)
-        for expert in range(_EXPERTS):
+        yield f"{block}.mlp.gate.weight", (experts, hidden)
+        for expert in range(experts):
             one = f"{block}.mlp.experts.{expert}"
             yield f"{one}.gate_proj.weight", (inner, hidden)
             yield f"{one}.up_proj.weight", (inner, hidden)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from repokit.builder.build import Built
     from repokit.builder.plan import Plan
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "formats"))  # where the writers of formats are
+
 STRACE = shutil.which("strace") or ""
 
 Tensor = tuple[str, tuple[int, ...], bytes]  # dtype as a header spells it, shape, data
@@ -331,6 +333,100 @@ def mounted() -> Iterator[Callable[..., None]]:
 @pytest.fixture
 def workshop(tmp_path: Path) -> Workshop:
     return Workshop(tmp_path)
+
+
+ADAPTER_CONFIG = {
+    "base_model_name_or_path": "example/base",
+    "bias": "none",
+    "inference_mode": True,
+    "lora_alpha": 8,
+    "lora_dropout": 0.0,
+    "modules_to_save": None,
+    "peft_type": "LORA",
+    "r": 4,
+    "revision": None,
+    "target_modules": ["q_proj", "v_proj"],
+    "task_type": "CAUSAL_LM",
+}
+
+
+class Adapters(Workshop):
+    """A workshop of adapters: a LoRA on the queries and values of a model with two layers, and what lies beside it."""
+
+    prefix = "base_model.model."
+    config = ADAPTER_CONFIG
+
+    @classmethod
+    def lora(cls, dtype: str = "F32") -> dict[str, Tensor]:
+        """The tensors, under the names that PEFT saves."""
+        shapes = {}
+        for layer in range(2):
+            for module, rows in (("q_proj", 16), ("v_proj", 8)):
+                path = f"{cls.prefix}model.layers.{layer}.self_attn.{module}"
+                shapes |= {f"{path}.lora_A.weight": (4, 16), f"{path}.lora_B.weight": (rows, 4)}
+        return {name: tensor(dtype, shape, seed) for seed, (name, shape) in enumerate(shapes.items())}
+
+    def adapter(
+        self,
+        tensors: Mapping[str, Tensor] | None = None,
+        *,
+        folder: str = "",
+        config: Mapping[str, Any] | None = None,
+        files: Mapping[str, bytes | str] | None = None,
+        weights: str = "adapter_model.safetensors",
+    ) -> Path:
+        """Writes an adapter into the checkpoint; `folder` is a folder in it, `weights` the file of its tensors."""
+        root = self.folder / "checkpoint"
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        raw = {key: value for key, value in {**self.config, **(config or {})}.items() if value is not ...}
+        (root / folder / "adapter_config.json").write_text(json.dumps(raw, indent=2) + "\n")
+        tensors = self.lora() if tensors is None else tensors
+        if weights.endswith(".safetensors"):
+            write_safetensors(root / folder / weights, tensors)
+        else:
+            (root / folder / weights).write_bytes(pickled(tensors))
+        for path, content in (files or {}).items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_bytes(content if isinstance(content, bytes) else content.encode())
+        return root
+
+    def base(
+        self,
+        files: Mapping[str, bytes | str] | None = None,
+        rows: int = 16,
+        more: Mapping[str, Tensor] | None = None,
+    ) -> Path:
+        """Writes a model that the adapter fits, or, with other `rows`, does not, into `base`; `more` tensors with it."""
+        tensors = dict(more or {})
+        for layer in range(2):
+            path = f"model.layers.{layer}.self_attn"
+            tensors[f"{path}.q_proj.weight"] = tensor("F32", (rows, 16))
+            tensors[f"{path}.v_proj.weight"] = tensor("F32", (8, 16))
+        sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 32}
+        return self.checkpoint(tensors, name="base", config=sizes, files=files)
+
+    @staticmethod
+    def in_pickle(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The same tensors, with the values that they have in a pickle."""
+        from repokit.linter.examples import filled
+
+        return {name: (dtype, shape, filled(name, len(data))) for name, (dtype, shape, data) in tensors.items()}
+
+    def published(self, path: str = "adapter_config.json") -> dict[str, Any]:
+        """A config of the output."""
+        return json.loads(self.read(path))
+
+
+def pickled(tensors: Mapping[str, Tensor]) -> bytes:
+    """A file of torch with tensors of these dtypes and shapes. Its values follow from their names."""
+    from repokit.linter.examples_torch import torch_file
+
+    return torch_file({name: (dtype, shape) for name, (dtype, shape, _) in tensors.items()})
+
+
+@pytest.fixture
+def adapters(tmp_path: Path) -> Adapters:
+    return Adapters(tmp_path)
 
 
 @pytest.fixture

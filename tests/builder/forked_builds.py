@@ -5,6 +5,7 @@ It answers requests on a socket, which is its standard input. Each is a line of 
 folders     where to build, a build for each, all at once
 hold        the build that took the lock goes on when another has ended
 kill_after  seconds after the lock was taken; the first build is then killed
+flags       of the command
 threads     write with threads, as the command does; else in one thread, so that calls can be counted
 
 The answer is a line of JSON: the exit code of each build, -9 where it was killed; its process; and, with kill_after,
@@ -21,7 +22,7 @@ import sys
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
-from repokit.builder import build, execute
+from repokit.builder import build, execute, task_builds
 from repokit.cli import run
 
 
@@ -59,15 +60,18 @@ def forked(folder, wanted, *, threads, begin, locked, release):
         os.close(release[1])
         os.read(begin[0], 1)
         execute.ThreadPoolExecutor = ThreadPoolExecutor if threads else Inline
-        begun = build._begun
 
-        def telling(*arguments, **keys):
-            os.write(locked, b"x")
-            if wanted.get("hold"):
-                os.read(release[0], 1)
-            return begun(*arguments, **keys)
+        def telling(begun):
+            def tell(*arguments, **keys):
+                os.write(locked, b"x")
+                if wanted.get("hold"):
+                    os.read(release[0], 1)
+                return begun(*arguments, **keys)
 
-        build._begun = telling
+            return tell
+
+        build._begun = telling(build._begun)
+        task_builds.execute = telling(task_builds.execute)
         code = run(["build", *wanted.get("flags", [])])
         sys.stdout.flush()
     finally:

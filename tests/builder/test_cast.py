@@ -10,7 +10,7 @@ import struct
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from repokit.builder import execute
+from repokit.builder import writing
 from repokit.builder.transforms.cast import CASTABLE, DoesNotFitError, cast, is_cast
 from repokit.errors import PlanError
 
@@ -206,7 +206,7 @@ def test_a_build_casts_floats_and_leaves_integers(workshop, dtype, stored):
 def test_chunks_end_where_they_like(workshop, monkeypatch, chunk):
     workshop.checkpoint()
     workshop.build(weights={"dtype": "bfloat16"}, output="./whole/name")
-    monkeypatch.setattr(execute, "CHUNK", chunk)
+    monkeypatch.setattr(writing, "CHUNK", chunk)
     workshop.build(weights={"dtype": "bfloat16"}, output="./small/name")
     assert workshop.contents(workshop.folder / "small") == workshop.contents(workshop.folder / "whole")
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from repokit import api
-from repokit.errors import InputError, MalformedFile, MissingInput, UnsupportedSource
+from repokit.errors import InputError, MalformedFile, MissingInput
 from repokit.formats.front_matter import parse_card
 from repokit.schema.recipe import load_recipe
 
@@ -256,7 +256,7 @@ def test_a_name_that_is_no_text_is_refused_by_name(workshop):
     [
         ({}, MissingInput),
         ({"pytorch_model.bin": b"x"}, MalformedFile),
-        ({"adapter_config.json": b"{}"}, UnsupportedSource),
+        ({"adapter_config.json": b"{}"}, InputError),
     ],
 )
 def test_what_cannot_be_built_is_refused_at_once(tmp_path, files, error):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from repokit.builder import execute
+from repokit.builder import writing
 from repokit.builder.transforms.cast import cast
 from repokit.errors import BuildError, MissingInput, NoSpace, PlanError
 from repokit.schema.manifest import Manifest
@@ -43,7 +43,7 @@ def straightforward(tensors, dtype="F32"):
 @pytest.mark.parametrize("shards", [1, 3])
 def test_a_file_has_the_bytes_of_the_straightforward_construction(workshop, monkeypatch, chunk, dtypes, shards):
     asked, dtype = dtypes
-    monkeypatch.setattr(execute, "CHUNK", chunk)
+    monkeypatch.setattr(writing, "CHUNK", chunk)
     workshop.checkpoint(shards=shards)
     workshop.build(weights={"dtype": asked, "max_shard_size": "1GB"})
     assert workshop.read("model.safetensors") == straightforward(workshop.model(), dtype)
@@ -60,7 +60,7 @@ def test_any_number_of_jobs_gives_the_same_bytes(workshop, manifest):
 @pytest.mark.parametrize("behind", [1, 100, 3000])
 def test_telling_the_disk_to_begin_changes_no_byte(workshop, monkeypatch, behind):
     workshop.checkpoint()
-    monkeypatch.setattr(execute, "WRITE_BEHIND", behind)
+    monkeypatch.setattr(writing, "WRITE_BEHIND", behind)
     workshop.build()
     assert workshop.read("model.safetensors") == straightforward(workshop.model())
 
@@ -189,15 +189,15 @@ def test_a_source_that_vanished_is_refused(workshop):
 def during(workshop, monkeypatch, change):
     """Carries a plan out; `change` runs once, after the first chunk was written."""
     pending = [change]
-    original = execute._Output.write
+    original = writing._Output.write
 
     def write(self, content):
         original(self, content)
         while pending:
             pending.pop()()
 
-    monkeypatch.setattr(execute._Output, "write", write)
-    monkeypatch.setattr(execute, "CHUNK", 64)
+    monkeypatch.setattr(writing._Output, "write", write)
+    monkeypatch.setattr(writing, "CHUNK", 64)
     workshop.carry_out(workshop.plan())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from repokit.builder import execute, staging
+from repokit.builder import staging, writing
 from repokit.builder.journal import NAME, Journal
 from repokit.schema.manifest import ManifestFile
 
@@ -15,7 +15,7 @@ RECIPE = {"weights": {"max_shard_size": "1KB", "dtype": "bfloat16"}}
 def interrupted(workshop, monkeypatch):
     """Interrupts a build as Ctrl-C does, after a share of its bytes; gives its plan and its staging directory."""
     workshop.checkpoint(files={"tokenizer.json": "{}"})
-    monkeypatch.setattr(execute, "CHUNK", 64)
+    monkeypatch.setattr(writing, "CHUNK", 64)
     plan = workshop.plan(**RECIPE)
 
     def interrupt(share=0.9, *, jobs=1):

@@ -33,7 +33,8 @@ class DoesNotFitError(Exception):
 
 
 @cache
-def _dtype(name: str) -> Any:  # noqa: ANN401 - a numpy dtype, or one that ml_dtypes registers with numpy
+def dtype_of(name: str) -> Any:  # noqa: ANN401 - a numpy dtype, or one that ml_dtypes registers with numpy
+    """The dtype of floating-point elements, little-endian, by the name that a header of safetensors has for it."""
     import ml_dtypes
     import numpy as np
 
@@ -53,9 +54,9 @@ def cast(content: bytes | memoryview, spec: str) -> memoryview:
     import numpy as np
 
     stored, wanted = spec.split(">")
-    values = np.frombuffer(content, dtype=_dtype(stored))
+    values = np.frombuffer(content, dtype=dtype_of(stored))
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        result = values.astype(_dtype(wanted))
+        result = values.astype(dtype_of(wanted))
     if _BY_RANGE.index(wanted) < _BY_RANGE.index(stored):
         overflown = np.isinf(result)
         if overflown.any() and (overflown := overflown & ~np.isinf(values)).any():

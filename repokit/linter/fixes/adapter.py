@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from repokit.linter.fix import DropJson, Edit, EditTensors, Fix, SetJson
 from repokit.linter.rules.adapter import plain_lora
 from repokit.linter.rules.adapter_config import LEGACY, TASKS
-from repokit.linter.rules.adapter_names import HEADLESS, NAMED, OLD, PREFIX, WITH_HEAD
+from repokit.linter.rules.adapter_names import HEADLESS, OLD, WITH_HEAD
 from repokit.printable import count, printable
 from repokit.repo.adapter import adapters, plain_pattern
+from repokit.repo.adapter_names import NAMED, PREFIX
 from repokit.repo.card import is_repo_id
 from repokit.schema.document import steps
 

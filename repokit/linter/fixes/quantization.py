@@ -169,7 +169,7 @@ def as_float(repository: Repository, finding: Finding) -> Fix | None:
 
 def as_declared(repository: Repository, finding: Finding) -> Fix | None:
     """The quantizer's own file as config.json has it."""
-    from repokit.linter.rules.quantization_values import SIDE_FILES
+    from repokit.repo.quantization import SIDE_FILES
 
     declared = quantization(repository).declared
     key = steps(finding.place or "/")[-1]

@@ -16,11 +16,11 @@ from repokit.linter.examples import Change, Example, edited, lora, single
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules import adapter as pairs, adapter_names
-from repokit.linter.rules.adapter_names import PREFIX
 from repokit.linter.rules.expected_adapter import held, without
 from repokit.printable import count, printable, some
 from repokit.repo.adapter import ADAPTER_CONFIG
 from repokit.repo.adapter_kinds import PROMPTS
+from repokit.repo.adapter_names import PREFIX
 from repokit.repo.weights import ADAPTER
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from repokit.linter.rule import Reads, Rule
 from repokit.printable import count, printable
 from repokit.repo.adapter import ADAPTER_CONFIG, adapters
 from repokit.repo.adapter_kinds import PROMPTS
+from repokit.repo.adapter_names import NAMED, PREFIX, is_shared
 from repokit.repo.weights import ADAPTER
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     from repokit.repo.adapter import Adapter
     from repokit.repo.repository import Repository
-
-PREFIX: Final = "base_model.model."
 
 
 def renamed(old: str, new: str) -> Callable[[bytes], bytes]:
@@ -204,15 +203,6 @@ class RenamedVisionModel(Rule):
 
 RULES: Final = (UnprefixedKey(), AdapterNameInKey(), WrongModuleLevel(), RenamedVisionModel())
 
-# Where parameters of the methods end, and what may follow (peft 0.21 PEFT_TYPE_TO_PREFIX_MAPPING and the layers'
-# adapter_layer_names). Behind them stands the adapter's name while it is in memory.
-NAMED: Final = re.compile(
-    r"\.(?:lora_(?:embedding_)?[AB]|lora_E|lora_magnitude_vector|ia3_l|hada_[wt][12](?:_[ab])?|lokr_(?:[wt][12])(?:_[ab])?"
-    r"|vera_lambda_[bd]|oft_R|boft_[Rs]|hra_u|miss_block|fourierft_spectrum|ln_tuning_layers|randlora_(?:lambda|gamma)"
-    r"|delora_(?:A|B|lambda|w_norm)|hira_[AB]|trainable_tokens_delta|modules_to_save)"
-    r"\.(?!weight$|bias$)(?P<adapter>[^.]+)(?:\.[^.]+)*$"
-)
-
 # Heads of transformers stand beside `model`, so that the layers are one level down.
 WITH_HEAD: Final = frozenset({"CAUSAL_LM", "SEQ_CLS", "TOKEN_CLS", "QUESTION_ANS"})
 HEADLESS: Final = re.compile(r"base_model\.model\.layers\.[0-9]+\.(?:self_attn|mlp)\.")
@@ -238,11 +228,3 @@ def has_no_head(repository: Repository) -> bool:
     card = repository.card
     embeds = card is not None and card.library_name == "sentence-transformers"
     return repository.config is not None or repository.has("modules.json") or embeds
-
-
-def is_shared(name: str) -> bool:
-    """Whether a tensor belongs to the adapter as a whole: `base_model.vera_A`, and never to a module."""
-    return name.startswith("base_model.") and not NAMED_PART.search(name)
-
-
-NAMED_PART: Final = re.compile(r"\.(?:lora_|ia3_|hada_|lokr_|vera_lambda_|oft_|boft_)")

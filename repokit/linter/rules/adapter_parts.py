@@ -10,10 +10,10 @@ from repokit.linter.examples import Example, edited
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.adapter import with_weights
-from repokit.linter.rules.adapter_names import PREFIX
 from repokit.linter.rules.expected_adapter import held
 from repokit.printable import count, some
 from repokit.repo.adapter import ADAPTER_CONFIG
+from repokit.repo.adapter_names import PREFIX
 from repokit.repo.weights import ADAPTER
 
 if TYPE_CHECKING:

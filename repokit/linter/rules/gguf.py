@@ -23,7 +23,7 @@ from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.card import with_lines
 from repokit.printable import count, printable
 from repokit.repo.card import README
-from repokit.repo.gguf import GgufFile, missing_parts, part_name
+from repokit.repo.gguf import PIECE, QUANTISATION, GgufFile, contradiction, missing_parts, part_name
 
 if TYPE_CHECKING:
     from repokit.repo.repository import Repository
@@ -204,12 +204,6 @@ class MisnamedSplit(Rule):
                 yield self.finding(file.path, message, place="split.count", hint=f"rename it to {wanted}")
 
 
-# `cat` and `split` leave `.part1of2`, `-split-a`, `.aa`, `.001`.
-PIECE: Final = re.compile(
-    r"\.gguf(?:[._-]?part[._-]?(?:\d+(?:[._-]?of[._-]?\d+)?|[a-z]{1,2})|[._-]split[._-]?[a-z0-9]{1,3}|\.a[a-z]|\.\d{2,3})$"
-)
-
-
 class DisagreeingSplit(Rule):
     """The header of a part contradicts its name, or the other parts.
 
@@ -263,21 +257,6 @@ class DisagreeingSplit(Rule):
             yield self.finding(head.path, message, place="split.tensors.count", hint=SPLIT_AGAIN)
 
 
-def contradiction(file: GgufFile, number: int) -> tuple[str, str] | None:
-    """What the header of a part says otherwise than its name, and under which key."""
-    named = file.part
-    if named is None or named.of == 1:
-        return None
-    no, of = file.integer("split.no"), file.integer("split.count")
-    if of is None:
-        return "is one of several parts by its name, and not by its header", "split.count"
-    if of != named.of:
-        return f"says that it is one of {of:,} parts", "split.count"
-    if no != number - 1:
-        return f"says that it is part {(no or 0) + 1:,}", "split.no"
-    return None
-
-
 class UnlistedGgufFile(Rule):
     """The card names a GGUF file that the repository does not have.
 
@@ -325,7 +304,6 @@ class UnlistedGgufFile(Rule):
 
 NAMED: Final = re.compile(r"(?<![\w*<>{}$/%-])[\w][\w.+-]*\.gguf\b(?![.\w*])")
 MADE: Final = re.compile(r"quantize|convert|--outfile", re.IGNORECASE)  # files on the way to those that are there
-QUANTISATION: Final = re.compile(r"[-._](?:UD[-._])?(?:I?Q\d\w*|TQ\d\w*|MXFP4\w*|B?F16|F32|FP16|BF16)$", re.IGNORECASE)
 
 
 def plain_name(path: str) -> str:

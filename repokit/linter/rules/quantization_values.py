@@ -12,11 +12,9 @@ from repokit.linter.rule import Reads, Rule
 from repokit.linter.rules.quantization import KEY
 from repokit.printable import printable, some
 from repokit.repo.config import CONFIG
-from repokit.repo.quantization import AWQ_FILE, GPTQ_FILE, MODELOPT_FILE, Declared, quantization
+from repokit.repo.quantization import AWQ_FILE, GPTQ_FILE, MODELOPT_FILE, SIDE_FILES, Declared, quantization
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from repokit.repo.document import Document
     from repokit.repo.repository import Repository
     from repokit.schema.quantization_limits import Refusal
@@ -194,13 +192,6 @@ RULES: Final = (
     UnknownQuantizationMethod(),
     RemovedActivationOrder(),
 )
-
-# Key of the file -> key of quantization_config. Lists of modules are spelled in two languages, and not compared.
-SIDE_FILES: Final[Mapping[str, Mapping[str, str]]] = {
-    GPTQ_FILE: {key: key for key in ("bits", "group_size", "desc_act", "sym", "quant_method", "checkpoint_format")},
-    AWQ_FILE: {"w_bit": "bits", "q_group_size": "group_size", "zero_point": "zero_point", "version": "version"},
-    MODELOPT_FILE: {"quant_algo": "quant_algo", "group_size": "group_size"},
-}
 
 
 def declarations(repository: Repository) -> Iterator[Declared]:
