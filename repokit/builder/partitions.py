@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from math import ceil, prod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from repokit.builder import fitting, naming
 from repokit.builder.sliced_weights import SlicedWeights
@@ -70,7 +70,7 @@ def _against_config(checkpoint: Checkpoint) -> Iterator[tuple[str, tuple[Shape, 
     for name, final in names.items():
         known = shapes.get(final)
         if known is not None and None not in known:
-            yield name, (checkpoint.tensors[name].shape, tuple(length for length in known if length is not None))
+            yield name, (checkpoint.tensors[name].shape, cast("Shape", known))
 
 
 def _check_slices(pairs: Mapping[str, tuple[Shape, Shape]], root: str) -> None:

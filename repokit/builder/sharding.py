@@ -15,13 +15,15 @@ _AUTO_SHARDS: Final = 64
 _DIGITS: Final = re.compile(r"([0-9]+)")
 
 
-def natural(name: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
+def natural(name: str) -> tuple[str, str]:
     """A sort key that puts layer 2 before layer 10. No two names have the same one."""
-    found = _DIGITS.split(name)  # text and digits in turn
-    parts: list[str | tuple[int, str]] = [*found]
-    # Compared by length first, since there may be thousands of digits.
-    parts[1::2] = [(len(digits), digits) for digits in (part.lstrip("0") for part in found[1::2])]
-    return tuple(parts), name
+    return _DIGITS.sub(_counted, name), name
+
+
+def _counted(found: re.Match[str]) -> str:
+    """Digits behind their number: more of them are the larger one, and there may be thousands."""
+    digits = found[1].lstrip("0")
+    return f"\0{chr(len(digits))}{digits}"
 
 
 def packed(sizes: Mapping[str, int], limit: int, module_of: Callable[[str], str] | None = None) -> list[list[str]]:

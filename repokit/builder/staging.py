@@ -244,6 +244,8 @@ def _aside(target: Path) -> Path:
 def _give_usual_mode(staging: Path) -> None:
     """Directories of the staging tree get what the umask gives; the staging directory itself was private."""
     probe = staging / ".mode"
+    with contextlib.suppress(FileNotFoundError):
+        probe.rmdir()  # left by one that was killed here
     probe.mkdir()
     mode = probe.stat().st_mode
     probe.rmdir()

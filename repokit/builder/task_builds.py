@@ -131,7 +131,8 @@ def write_task(
             finished = journal.finished()
             reused = [finished[operation.path] for operation in own if operation.path in finished]
             staging.check_space(place.target, total - sum(record.size for record in reused))
-            place.files.mkdir(mode=0o700, exist_ok=True)
+            if own:
+                place.files.mkdir(mode=0o700, exist_ok=True)
             meter = Meter(progress, total)
             execute(
                 plan, place.files, journal, operations=own, jobs=jobs, advance=meter, memory=memory, executor=executor

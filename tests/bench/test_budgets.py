@@ -63,6 +63,10 @@ def test_remote_lint(tmp_path: Path, environment: dict[str, str]) -> None:
     _judge(_lines("remote.py", tmp_path / "work", environment))
 
 
+def test_plan(tmp_path: Path, environment: dict[str, str]) -> None:
+    _judge(_lines("plan.py", tmp_path / "work", environment))
+
+
 def test_build(tmp_path: Path, environment: dict[str, str]) -> None:
     peer = ["--peer"] if importlib.util.find_spec("torch") else []
     _judge(_lines("build.py", tmp_path / "work", environment, *peer))
