@@ -54,7 +54,7 @@ PLANTED = [
     ("linter/engine.py", "def late():\n    import transformers", "repokit.linter.engine -> transformers"),
     ("repo/weights.py", "import numpy", "repokit.repo.weights -> numpy"),
     ("builder/build.py", "import huggingface_hub", "repokit.builder.build -> huggingface_hub"),
-    ("builder/uploads.py", "import fsspec", "repokit.builder.uploads -> fsspec"),
+    ("builder/execution/uploads.py", "import fsspec", "repokit.builder.execution.uploads -> fsspec"),
     ("repo/chat_template.py", "import jinja2", "repokit.repo.chat_template -> jinja2"),
     ("api/linting.py", "import typer", "repokit.api.linting -> typer"),
     ("formats/paths.py", "import repokit.repo.source", "repokit.formats.paths -> repokit.repo.source"),

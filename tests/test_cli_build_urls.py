@@ -144,7 +144,7 @@ def test_a_build_that_is_killed_is_gone_on_with(command, recipe, environment, tm
     name = recipe(output=output, max_shard_size="40KB")
     program = (
         "import os, signal, sys\n"
-        "from repokit.builder import remote_journal\n"
+        "from repokit.builder.execution import remote_journal\n"
         "from repokit.cli import run\n"
         "append, left = remote_journal.RemoteJournal.append, [3]\n"
         "def counted(self, record):\n"

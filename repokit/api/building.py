@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from repokit.builder.build import Built, Progress
+    from repokit.builder.checkpoints.stored import Stored
     from repokit.builder.draft import Draft
+    from repokit.builder.execution.task_builds import Written
     from repokit.builder.plan import Plan
-    from repokit.builder.stored import Stored
-    from repokit.builder.task_builds import Written
     from repokit.schema.recipe import Recipe
 
 
@@ -155,8 +155,8 @@ def write_task(
         UsageError: There is no such task.
         BuildError: Lock, disk, target. What the task has finished stays, and is not written again.
     """
-    from repokit.builder import task_builds
-    from repokit.builder.tasks import Task
+    from repokit.builder.execution import task_builds
+    from repokit.builder.execution.tasks import Task
 
     return task_builds.write_task(
         plan_,
@@ -190,7 +190,7 @@ def finalize(
         Stopped: Findings at error level. Nothing was published; what the tasks wrote stays.
         BuildError: Files are missing; lock, disk, target.
     """
-    from repokit.builder import task_builds
+    from repokit.builder.execution import task_builds
 
     return task_builds.finalize(
         plan_,
@@ -215,7 +215,7 @@ def _planned(what: Plan | Recipe | str | Path, tensors: Mapping[str, Any] | None
 def _given(tensors: Mapping[str, Any] | None) -> Stored | None:
     if tensors is None:
         return None
-    from repokit.builder.memory_weights import MemoryWeights
+    from repokit.builder.checkpoints.memory_weights import MemoryWeights
 
     return MemoryWeights(tensors)
 
@@ -239,10 +239,10 @@ def check_plan(plan_: Plan, gate: Gate | None = None, *, force: bool = False, me
         TargetRefused: The output is not repokit's to replace; `force` would replace it.
         Stopped: Findings at error level.
     """
+    from repokit.builder.execution.remote_target import check as check_remote
+    from repokit.builder.execution.reservation import for_tensors
+    from repokit.builder.execution.staging import check_target
     from repokit.builder.preview import Preview
-    from repokit.builder.remote_target import check as check_remote
-    from repokit.builder.reservation import for_tensors
-    from repokit.builder.staging import check_target
 
     for_tensors(plan_.operations, memory)
     if is_url(plan_.output):

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repokit.builder import staging
-from repokit.builder.execute import execute
-from repokit.builder.journal import Journal
-from repokit.builder.locking import lock
+from repokit.builder.execution import staging
+from repokit.builder.execution.execute import execute
+from repokit.builder.execution.journal import Journal
+from repokit.builder.execution.locking import lock
+from repokit.builder.execution.reservation import for_tensors
+from repokit.builder.execution.tasks import journals, refuse_running
+from repokit.builder.execution.writing import explained
 from repokit.builder.preview import Preview
-from repokit.builder.reservation import for_tensors
-from repokit.builder.tasks import journals, refuse_running
-from repokit.builder.writing import explained
 from repokit.errors import ExecutorLost
 from repokit.formats.urls import Place, is_url
 from repokit.operations import DeleteFile
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor
 
+    from repokit.builder.checkpoints.stored import Stored
     from repokit.builder.plan import Plan
-    from repokit.builder.stored import Stored
     from repokit.repo.source import Source
 
 Gate = Callable[["Source", str], None]  # raises Stopped where findings forbid to go on; told what it looks at
@@ -76,7 +76,7 @@ def carry_out(
         BuildError: Lock, disk, target. Nothing was published.
     """
     if is_url(plan.output):
-        from repokit.builder import remote_target  # which is made of this module
+        from repokit.builder.execution import remote_target  # which is made of this module
 
         return remote_target.carry_out(
             plan,

@@ -20,8 +20,8 @@ from repokit.resources import data, folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from repokit.builder.sources import Checkpoint
-    from repokit.builder.training_run import TrainerState
+    from repokit.builder.checkpoints.sources import Checkpoint
+    from repokit.builder.checkpoints.training_run import TrainerState
     from repokit.repo.config import Config
     from repokit.schema.recipe import Recipe
 

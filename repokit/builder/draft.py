@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 from repokit.architectures import covered
 from repokit.builder import fitting
 from repokit.builder.card import pipeline_tag
+from repokit.builder.checkpoints.layouts import check_supported
+from repokit.builder.checkpoints.sources import Checkpoint, Role, open_checkpoint
+from repokit.builder.checkpoints.training_run import Nested
 from repokit.builder.kinds import Kind, found_kind
-from repokit.builder.layouts import check_supported
 from repokit.builder.license import NAMES
 from repokit.builder.naming import repaired
-from repokit.builder.quantization_files import Declaration, declaration_of, is_declared
-from repokit.builder.quantization_words import Words, words
-from repokit.builder.sources import Checkpoint, Role, open_checkpoint
-from repokit.builder.training_run import Nested
+from repokit.builder.quantized.files import Declaration, declaration_of, is_declared
+from repokit.builder.quantized.words import Words, words
 from repokit.errors import InputError
 from repokit.formats.paths import is_local, is_repo_id
 from repokit.formats.tensors import HEADER_NAMES
@@ -74,11 +74,11 @@ def draft(path: Place, *, recipe_folder: Path, base: Place | None = None) -> Dra
         checkpoint = open_checkpoint(path / best.path)
     match found_kind(checkpoint):
         case Kind.ADAPTER:
-            from repokit.builder.adapter_draft import adapter_draft  # which is made of this module
+            from repokit.builder.adapters.draft import adapter_draft  # which is made of this module
 
             return adapter_draft(checkpoint, asked.nested, recipe_folder=recipe_folder, base=base)
         case Kind.GGUF:
-            from repokit.builder.gguf_draft import gguf_draft  # the same
+            from repokit.builder.gguf.draft import gguf_draft  # the same
 
             return gguf_draft(checkpoint, recipe_folder=recipe_folder, base=base)
         case _:

@@ -6,11 +6,11 @@ import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from repokit.builder.quantization_files import is_declared
-from repokit.builder.sources import Role
+from repokit.builder.checkpoints.sources import Role
+from repokit.builder.quantized.files import is_declared
 
 if TYPE_CHECKING:
-    from repokit.builder.sources import Checkpoint
+    from repokit.builder.checkpoints.sources import Checkpoint
     from repokit.schema.recipe import Recipe
 
 _GGUF: Final = re.compile(r".+\.gguf")

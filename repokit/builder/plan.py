@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from repokit.builder.journal import NAME as JOURNAL_NAME
-from repokit.builder.merge_checks import mergeable
+from repokit.builder.execution.journal import NAME as JOURNAL_NAME
+from repokit.builder.merging.checks import mergeable
 from repokit.builder.reading import MEMORY
 from repokit.builder.transforms.cast import is_cast
 from repokit.errors import MissingInput, PlanError, RecipeError

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.builder import card, documents, license as licenses, weights
 from repokit.builder.against_base import compared
+from repokit.builder.checkpoints.layouts import check_supported
+from repokit.builder.checkpoints.sources import Checkpoint, Role, open_checkpoint
 from repokit.builder.kinds import Kind, kind_of
-from repokit.builder.layouts import check_supported
 from repokit.builder.plan import LeftOut, Plan, Sources, Summary, copies, matching, ordered
-from repokit.builder.sources import Checkpoint, Role, open_checkpoint
 from repokit.builder.vocabulary import Resizing, refuse_for
 from repokit.errors import MissingInput, RecipeError
 from repokit.formats.tensors import byte_size
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from repokit.architectures.live import Live
+    from repokit.builder.checkpoints.stored import Stored
     from repokit.builder.license import LicenseText
-    from repokit.builder.stored import Stored
     from repokit.builder.weights import PlannedWeights
     from repokit.repo.repository import Repository
     from repokit.schema.recipe import Recipe
@@ -98,19 +98,19 @@ def _planner_of(recipe: Recipe, checkpoint: Checkpoint) -> type[Planner]:
         raise RecipeError(what, place="merge.adapters", hint="kind: full, and base.path where the source is an adapter")
     match kind:
         case Kind.FULL:
-            from repokit.builder.merging import MergePlanner, is_merge  # which is made of this module
+            from repokit.builder.merging.planner import MergePlanner, is_merge  # which is made of this module
 
             return MergePlanner if is_merge(recipe, checkpoint) else Planner
         case Kind.QUANTIZED:
-            from repokit.builder.quantized_repository import QuantizedPlanner  # which is made of this module
+            from repokit.builder.quantized.repository import QuantizedPlanner  # which is made of this module
 
             return QuantizedPlanner
         case Kind.ADAPTER:
-            from repokit.builder.adapter_repository import AdapterPlanner  # the same
+            from repokit.builder.adapters.repository import AdapterPlanner  # the same
 
             return AdapterPlanner
         case Kind.GGUF:
-            from repokit.builder.gguf_repository import GgufPlanner  # the same
+            from repokit.builder.gguf.repository import GgufPlanner  # the same
 
             return GgufPlanner
 

@@ -19,7 +19,7 @@ from repokit.repo.remote_files import Ranges
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from repokit.builder.stored import Stored
+    from repokit.builder.checkpoints.stored import Stored
     from repokit.operations import Content
 
 # Large enough that Python's share of the work vanishes, small enough to stay in a core's cache between the read, the

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from repokit.architectures.live import Live
+    from repokit.builder.checkpoints.sources import Checkpoint
+    from repokit.builder.checkpoints.stored import Stored, TensorAt
     from repokit.builder.plan import Sources
-    from repokit.builder.sources import Checkpoint
-    from repokit.builder.stored import Stored, TensorAt
     from repokit.builder.vocabulary import Resizing
     from repokit.operations import Content
     from repokit.schema.recipe import Weights

@@ -12,7 +12,7 @@ from repokit.errors import UsageError
 from repokit.printable import count, printable, size, some
 
 if TYPE_CHECKING:
-    from repokit.builder.task_builds import Written
+    from repokit.builder.execution.task_builds import Written
     from repokit.cli.console import Console
 
 TaskOption = Annotated[
@@ -61,11 +61,11 @@ def check_flags(
     if task is not None and load_check:
         raise UsageError("--load-check goes with --finalize: a task writes a part of a model", hint="leave it out here")
     if task is not None:
-        from repokit.builder.tasks import Task
+        from repokit.builder.execution.tasks import Task
 
         Task.parsed(task)
     if executor is not None:
-        from repokit.builder.executors import check_address
+        from repokit.builder.execution.executors import check_address
 
         check_address(executor)
 

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from repokit.operations import Operation
     from repokit.repo.overlay import Overlay
 
-_CHUNK: Final = 1024 * 1024  # as of a build (builder/execute.py), where larger ones were measured to be slower
+_CHUNK: Final = 1024 * 1024  # as of a build (builder/reading.py), where larger ones were measured to be slower
 _MARGIN: Final = 1.05  # of free space: directories need some too
 # Of files that are being written, and of second names: whatever of them is there under the lock was left behind.
 _OWN: Final = re.compile(r"\..+\.repokit-fix-[0-9a-f]{8}")
-_WITHOUT_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})  # as in builder/locking.py
+_WITHOUT_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})  # as in builder/execution/locking.py
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ import sys
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
-from repokit.builder import build, execute, task_builds
+from repokit.builder import build
+from repokit.builder.execution import execute, task_builds
 from repokit.cli import run
 
 

@@ -10,7 +10,7 @@ import struct
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from repokit.builder import writing
+from repokit.builder.execution import writing
 from repokit.builder.transforms.cast import CASTABLE, DoesNotFitError, cast, is_cast
 from repokit.errors import PlanError
 

@@ -9,8 +9,8 @@ import weakref
 import numpy as np
 import pytest
 
-from repokit.builder.arrays import opened
-from repokit.builder.memory_weights import MemoryWeights
+from repokit.builder.checkpoints.arrays import opened
+from repokit.builder.checkpoints.memory_weights import MemoryWeights
 from repokit.errors import PlanError, UnsupportedSource
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from pydantic import ValidationError
 
+from repokit.builder.checkpoints.stored import InFiles, Part, TensorAt
 from repokit.builder.plan import Plan, Sources
 from repokit.builder.reading import CHUNK, Reader
-from repokit.builder.stored import InFiles, Part, TensorAt
 from repokit.operations import Box, Filled, Interleaved, Piece, WriteShard
 
 SIDES = 4096  # of a matrix that takes several chunks to read

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from pydantic import ValidationError
 
-from repokit.builder.merge_checks import mergeable
+from repokit.builder.merging.checks import mergeable
 from repokit.builder.plan import Plan, SourceFile, Summary
 from repokit.builder.reading import CHUNK, Reader
 from repokit.builder.transforms import merge

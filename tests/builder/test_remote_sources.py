@@ -12,9 +12,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from repokit.builder import reading
+from repokit.builder.checkpoints.sources import Role, open_checkpoint
 from repokit.builder.draft import draft
 from repokit.builder.plan import Plan
-from repokit.builder.sources import Role, open_checkpoint
 from repokit.errors import MissingInput, PlanError, RecipeError, UnsupportedSource
 from repokit.formats.urls import Url, place
 from repokit.repo.remote_files import Ranges

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from repokit.builder import staging, writing
-from repokit.builder.journal import NAME, Journal
+from repokit.builder.execution import staging, writing
+from repokit.builder.execution.journal import NAME, Journal
 from repokit.schema.manifest import ManifestFile
 
 RECIPE = {"weights": {"max_shard_size": "1KB", "dtype": "bfloat16"}}

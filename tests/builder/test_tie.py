@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from repokit.builder.stored import TensorAt
+from repokit.builder.checkpoints.stored import TensorAt
 from repokit.builder.transforms import tie
 from repokit.errors import PlanError, RecipeError
 

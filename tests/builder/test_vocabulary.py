@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from repokit import api
+from repokit.builder.checkpoints.stored import InFiles, Part, TensorAt
 from repokit.builder.plan import Sources
 from repokit.builder.reading import Reader
-from repokit.builder.stored import InFiles, Part, TensorAt
 from repokit.builder.vocabulary import resized
 from repokit.builder.weights import Output, PlannedWeights
 from repokit.errors import PlanError, RecipeError, Stopped
@@ -298,7 +298,7 @@ def test_the_tokenizer_that_is_published_is_the_one_that_counts(workshop):
 def test_tensors_in_memory_are_cut_and_padded(workshop):
     import numpy as np
 
-    from repokit.builder.memory_weights import MemoryWeights
+    from repokit.builder.checkpoints.memory_weights import MemoryWeights
     from repokit.builder.planner import make_plan
 
     root = workshop.checkpoint(files=with_tokenizer())

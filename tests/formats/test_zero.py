@@ -1,4 +1,4 @@
-"""One file at a time, written opcode by opcode; what ranks make together is in tests/builder/test_zero_weights.py."""
+"""One file at a time, written opcode by opcode; what ranks make together is in tests/builder/checkpoints/test_zero_weights.py."""
 
 from __future__ import annotations
 

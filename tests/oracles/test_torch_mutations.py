@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from repokit.builder.stored import TensorAt
+from repokit.builder.checkpoints.stored import TensorAt
 from repokit.builder.transforms.gather import gathered
 from repokit.errors import RepokitError
 from repokit.formats.tensors import HEADER_NAMES

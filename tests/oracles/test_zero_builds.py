@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repokit.builder.build import carry_out
+from repokit.builder.checkpoints.zero_weights import zero_weights
 from repokit.builder.planner import make_plan
-from repokit.builder.zero_weights import zero_weights
 from repokit.repo.directory import Directory
 from repokit.repo.repository import Repository
 from repokit.schema.recipe import Recipe

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from repokit.builder.stored import Stored, TensorAt
+    from repokit.builder.checkpoints.stored import Stored, TensorAt
 
 
 def same_bytes(stored: Stored, one: TensorAt, other: TensorAt) -> bool:
