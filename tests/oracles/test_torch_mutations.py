@@ -9,11 +9,11 @@ import zipfile
 
 import pytest
 
-from repokit.builder.checkpoints.stored import TensorAt
 from repokit.builder.transforms.gather import gathered
 from repokit.errors import RepokitError
-from repokit.formats.tensors import HEADER_NAMES
+from repokit.formats.tensors import DTYPE_BITS, HEADER_NAMES
 from repokit.formats.torch_file import Grade, check_trusted, read_torch_file
+from repokit.operations import View
 
 pytestmark = pytest.mark.oracle
 
@@ -129,7 +129,7 @@ def elements(tensor, content):
         found = content[tensor.offset : tensor.offset + tensor.size]
         # torch takes any byte but 0 for true, and writes 1 when it copies.
         return bytes(map(bool, found)) if tensor.dtype == "BOOL" else found
-    view = TensorAt("", tensor.dtype, tensor.shape, 0, tensor.strides).view
+    view = View.of(tensor.shape, tensor.strides, DTYPE_BITS[tensor.dtype])
     return b"".join(gathered(lambda at, length: memoryview(content)[tensor.offset + at :][:length], view))
 
 
