@@ -297,12 +297,15 @@ def test_workers_of_another_version(cluster, workshop, plan, monkeypatch):
 # ------------------------------------------------------------------------------------------------ ended in the middle
 
 
+# In a shell's background SIGINT is ignored, and so is it in what is started there.
 BUILD = """
-import sys
+import signal, sys
 from pathlib import Path
 from repokit.builder import build
 from repokit.builder.execution import executors
 from repokit.builder.plan import Plan
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def progress(stage, done, total):
     if stage == "write" and done:
