@@ -397,7 +397,7 @@ class CopyFile(_Frozen):
     op: Literal["copy-file"] = "copy-file"
     path: str
     source: int = Field(ge=0)
-    size: int
+    size: int = Field(ge=0)
     origin: str = "source"
 
 

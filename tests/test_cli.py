@@ -519,3 +519,9 @@ def test_an_error_is_a_document_for_a_program(run: Run) -> None:
 def test_a_stopped_build_is_a_document_too(recipe: Path, run: Run, checkpoint: Path) -> None:
     broken(checkpoint)
     assert run("build", "--format=json").document["error"]["path"].endswith("model.safetensors")
+
+
+def test_init_says_which_checkpoint_of_a_run_it_took(command, checkpoint):
+    done = command("init", checkpoint.parent)
+    assert f"  source        {checkpoint.name}, the only one" in done.stderr
+    assert "also there" not in done.stderr

@@ -88,6 +88,16 @@ def test_a_task_again_says_that_nothing_was_left_to_do(command: Run, planned: Pa
     assert "that it had written before" in done.stderr
 
 
+def test_what_is_in_place_already_is_said_so(command: Run, planned: Path) -> None:
+    command("build", "--apply", "plan.json", "--task", "1/1")
+    command("build", "--apply", "plan.json", "--finalize")
+    again = command("build", "--apply", "plan.json", "--finalize")
+    task = command("build", "--apply", "plan.json", "--task", "1/1")
+    assert (again.returncode, task.returncode, hidden(planned)) == (0, 0, [])
+    assert again.stdout.startswith("in place already: ")
+    assert task.stdout.endswith("out is in place already\n")
+
+
 def test_what_is_missing_comes_with_the_command(command: Run, planned: Path) -> None:
     command("build", "--apply", "plan.json", "--task", "1/2")
     done = command("build", "--apply", "plan.json", "--finalize")

@@ -160,13 +160,25 @@ def test_the_failure_of_one_stops_only_what_is_made_from_it(command, recipe):
 def test_the_error_of_one_is_in_the_document(command, recipe):
     broken(recipe, "gone")
     done = command("build", "--variant", "gone", "--variant", "full", "--json")
-    assert json.loads(done.stdout)["variants"][1]["error"]["path"] == "gone"
+    assert json.loads(done.stdout)["variants"][1]["error"]["what"] == "source: ./gone does not exist"
 
 
 def test_what_is_left_can_be_built_later(command, recipe):
     broken(recipe, "gone")
     done = command("build", "--variant", "all")
     assert "next: repokit build --variant gone" in done.stderr
+
+
+def test_the_flags_that_were_typed_are_said_again(command, recipe):
+    broken(recipe, "gone")
+    done = command("build", "--variant", "all", "--dry-run", "--force", "--memory", "8GB")
+    assert "next: repokit build --dry-run --force --memory 8GB --variant half --variant gone\n" in done.stderr
+
+
+def test_the_line_of_a_source_that_is_not_there(command, recipe):
+    broken(recipe, "gone")
+    done = command("build", "--variant", "gone")
+    assert "repokit.yaml: line 14 column 13: source: ./gone does not exist" in done.stderr
 
 
 def test_findings_of_one_are_the_exit_code_of_all(command, recipe, tmp_path):
@@ -283,6 +295,18 @@ def test_the_first_that_is_refused_ends_it(command, push, hub, recipe):
     done = push("--variant", "all", "--json")
     assert done.returncode == 2
     assert outcomes(done) == {"full": "failed", "half": "not tried"}
+
+
+def test_the_flags_of_a_push_are_said_again(command, push, hub, recipe):
+    command("build", "--variant", "all")
+    done = push("--variant", "all", "--private", "--dry-run")
+    assert "would be pushed 0 of 2 variants\nnot planned: full, half (needs full)\n" in done.stderr
+    assert "next: repokit push --private --dry-run --variant full --variant half\n" in done.stderr
+
+
+def test_the_directory_is_named_in_what_comes_next(command, push, hub, recipe):
+    command("build", "--variant", "all")
+    assert "repokit push dist/tiny rehearsal/tiny --create" in push("dist/tiny").stderr
 
 
 def test_a_second_push_has_nothing_to_do(command, push, hub, recipe):

@@ -96,3 +96,9 @@ def test_a_build_with_a_load_check_fails_before_it_writes(checkpoint, tmp_path, 
 def test_a_load_check_needs_something_that_was_written(command, tmp_path, word):
     done = command("build", "--load-check", word)
     assert (done.returncode, "--load-check" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("verb", ["verify", "push"])
+def test_an_address_is_no_directory(command, verb):
+    done = command(verb, "s3://bucket/run")
+    assert (done.returncode, f"{verb} takes a directory, and s3://bucket/run is" in done.stderr) == (2, True)

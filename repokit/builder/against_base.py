@@ -42,6 +42,14 @@ _COMPARED: Final = {
     Kind.GGUF: ("GGUF files",),
 }
 
+# The same in words for people.
+_HELD: Final = {
+    Kind.FULL: "layers, shapes, config, tokens and template",
+    Kind.QUANTIZED: "layers, shapes, config, tokens and template",
+    Kind.ADAPTER: "tokens and template",
+    Kind.GGUF: "number of tokens and layers",
+}
+
 
 def compared(plan: Plan, base: Repository, kind: Kind, path: str) -> Plan:
     """The plan with what it loses against the base among its warnings, and what it changes in its summary.
@@ -62,6 +70,7 @@ def compared(plan: Plan, base: Repository, kind: Kind, path: str) -> Plan:
     told = ([lost] if comparison.lost else []) + comparison.unread
     summary = plan.summary.model_copy(
         update={"lost": tuple(comparison.lost), "changed": tuple(comparison.changed), "base": path}
+        | ({} if comparison.unread else {"held": _HELD[kind]})
     )
     return plan.model_copy(update={"warnings": (*plan.warnings, *told), "summary": summary})
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repokit.builder.execution import staging
-from repokit.builder.execution.execute import execute
+from repokit.builder.execution.execute import check_sources, execute, sources_of
 from repokit.builder.execution.journal import Journal
 from repokit.builder.execution.locking import lock
 from repokit.builder.execution.reservation import for_tensors
@@ -41,11 +41,13 @@ class Built:
         output: The directory, or its address.
         files: Every file with size and sha256, the manifest itself not among them; () with `manifest: off`.
         reused: How many of them an interrupted build had already written.
+        in_place: Whether all of it was there before.
     """
 
     output: Place
     files: tuple[ManifestFile, ...]
     reused: int
+    in_place: bool = False
 
 
 def carry_out(
@@ -74,7 +76,9 @@ def carry_out(
     Raises:
         Stopped: Findings. Nothing was published.
         BuildError: Lock, disk, target. Nothing was published.
+        InputError, PlanError: A source is gone, or has changed.
     """
+    check_sources(sources_of(plan, plan.operations), given)  # what is gone is said of itself, not by the lint
     if is_url(plan.output):
         from repokit.builder.execution import remote_target  # which is made of this module
 

@@ -36,6 +36,8 @@ def write_card(
     dtypes: Mapping[str, int],
     parameters: int,
     license_file: str | None,
+    merged_from: Sequence[str] = (),
+    existing: bytes | None = None,
 ) -> bytes:
     """The card of a full model.
 
@@ -46,6 +48,8 @@ def write_card(
         dtypes: Parameters by dtype, as a header spells it, of what will be written.
         parameters: Their sum.
         license_file: The license file that is published, or None.
+        merged_from: The adapters that are part of it, by names that are no paths.
+        existing: What stands for the source's README.md, where that is the card of something else.
 
     Raises:
         MalformedFile: The source's README.md does not parse.
@@ -57,8 +61,9 @@ def write_card(
         "base_model_relation": "finetune" if recipe.base.id else None,
         "pipeline_tag": pipeline_tag(config),
     }
-    body = partial(_body, recipe, checkpoint, config, published=published, dtypes=dtypes, parameters=parameters)
-    return put_together(recipe, checkpoint, inferred, license_file, body)
+    shown = partial(_body, recipe, checkpoint, config, published=published, dtypes=dtypes, parameters=parameters)
+    body = partial(shown, merged_from=merged_from, license_file=license_file)
+    return put_together(recipe, checkpoint, inferred, license_file, body, existing=existing)
 
 
 def put_together(
@@ -67,6 +72,8 @@ def put_together(
     inferred: Mapping[str, Any],
     license_file: str | None,
     body: Callable[[], str],
+    *,
+    existing: bytes | None = None,
 ) -> bytes:
     """A card of any kind: front matter over the body that a person wrote, or over a new one.
 
@@ -76,14 +83,15 @@ def put_together(
         inferred: Front matter that follows from the files; it fills gaps.
         license_file: The license file that is published, or None.
         body: Writes the new one.
+        existing: Stands for the source's README.md; empty for none.
 
     Raises:
         MalformedFile: The source's README.md does not parse.
     """
-    content = checkpoint.repository.content(README) or b""
-    existing = parse_card(content, README)
-    known = dict(existing.metadata or {})
-    if not is_generated(existing.body):
+    content = (checkpoint.repository.content(README) or b"") if existing is None else existing
+    found = parse_card(content, README)
+    known = dict(found.metadata or {})
+    if not is_generated(found.body):
         metadata = _metadata(recipe, inferred, license_file, known=known)
         outdated = () if recipe.license.id == "other" else ("license_name", "license_link")
         return with_metadata(content, metadata, README, without=[key for key in outdated if not metadata[key]])
@@ -102,6 +110,22 @@ def unused(recipe: Recipe, checkpoint: Checkpoint) -> list[str]:
         return []
     names = ", ".join(f"card.{name}" for name in given)
     return [f"README.md of the source was written by a person and is kept: {names} of the recipe is not in it"]
+
+
+# The models of transformers' first years that most are made from: their names have no owner.
+_OWNERLESS: Final = frozenset(
+    {"gpt2", "bert-base-uncased", "bert-base-cased", "distilbert-base-uncased", "roberta-base", "t5-small", "t5-base"}
+)
+
+
+def dead_links(recipe: Recipe) -> list[str]:
+    """A warning for each repository that the card names without an owner."""
+    named = {"base.id": recipe.base.id, "repo": recipe.repo}
+    return [
+        f"{key} {name!r} is no org/name: the card will link a page that is not there"
+        for key, name in named.items()
+        if name is not None and "/" not in name and name not in _OWNERLESS
+    ]
 
 
 def _survivors(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,22 +196,33 @@ def _body(
     published: Collection[str],
     dtypes: Mapping[str, int],
     parameters: int,
+    merged_from: Sequence[str],
+    license_file: str | None,
 ) -> str:
+    merged = [("Merged from", cell(", ".join(merged_from)))] if merged_from else []
     return rendered(
         "card-full.md.jinja",
         recipe,
-        details=details(recipe, config, _spread(dtypes), parameters),
+        details=[*details(recipe, config, _spread(dtypes), parameters), *merged],
         training_facts=training_facts(checkpoint.trainer_state),
+        license_file=license_file,
         **loading(checkpoint, config, published),
     )
 
 
-def rendered(template: str, recipe: Recipe, **values: Any) -> str:  # noqa: ANN401 - whatever the template shows
+def rendered(
+    template: str,
+    recipe: Recipe,
+    *,
+    license_file: str | None = None,
+    **values: Any,  # noqa: ANN401 - whatever the template shows
+) -> str:
     """The body of a card.
 
     Args:
         template: A file of templates/.
         recipe: Its sections, name and license are at hand in every template.
+        license_file: The license file that is published, or None.
         values: What else the template shows.
     """
     import jinja2
@@ -201,7 +236,7 @@ def rendered(template: str, recipe: Recipe, **values: Any) -> str:  # noqa: ANN4
     )
     text = environment.get_template(template).render(
         title=title(recipe),
-        license_sentence=_license_sentence(recipe),
+        license_sentence=_license_sentence(recipe, license_file),
         repo=recipe.repo,
         revision=recipe.push.tag,
         directory=_directory(recipe, title(recipe)),
@@ -275,11 +310,11 @@ def training_facts(state: TrainerState) -> list[str]:
     return facts
 
 
-def _license_sentence(recipe: Recipe) -> str:
+def _license_sentence(recipe: Recipe, license_file: str | None) -> str:
     license_ = recipe.license
     name = license_.name if license_.id == "other" and license_.name else license_.id
-    link = f" ([text]({license_.link}))" if license_.link else ""
-    return f"`{name}`{link}."
+    text = license_.link or license_file
+    return f"`{name}`{f' ([text]({text}))' if text else ''}."
 
 
 def loading(checkpoint: Checkpoint, config: Config, published: Collection[str]) -> dict[str, Any]:

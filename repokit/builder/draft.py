@@ -17,7 +17,7 @@ from repokit.builder.card import pipeline_tag
 from repokit.builder.checkpoints.layouts import check_supported
 from repokit.builder.checkpoints.sources import Checkpoint, Role, open_checkpoint
 from repokit.builder.checkpoints.training_run import Nested
-from repokit.builder.kinds import Kind, found_kind
+from repokit.builder.kinds import ADAPTER_CONFIG, Kind, found_kind
 from repokit.builder.license import NAMES
 from repokit.builder.naming import repaired
 from repokit.builder.quantized.files import Declaration, declaration_of, is_declared
@@ -29,6 +29,7 @@ from repokit.formats.urls import Place, Url
 from repokit.printable import count, printable, size, some
 from repokit.repo.quantization import GPTQ_FILE
 from repokit.resources import folder
+from repokit.schema.license import license_ids
 from repokit.schema.recipe import QuantizationRecipe
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def draft(path: Place, *, recipe_folder: Path, base: Place | None = None) -> Dra
     if not asked.weights.files and asked.nested:
         best = next((nested for nested in asked.nested if nested.best), asked.nested[-1])
         checkpoint = open_checkpoint(path / best.path)
+    _refuse_several(checkpoint)
     match found_kind(checkpoint):
         case Kind.ADAPTER:
             from repokit.builder.adapters.draft import adapter_draft  # which is made of this module
@@ -97,6 +99,21 @@ def draft(path: Place, *, recipe_folder: Path, base: Place | None = None) -> Dra
     )
     missing = ("repo",) if facts.license else ("repo", "license.id")
     return Draft(text, checkpoint.root / (checkpoint.file or ""), tuple(facts.found()), asked.nested, missing)
+
+
+def _refuse_several(checkpoint: Checkpoint) -> None:
+    """Refuses a folder of folders of models: PEFT saves the adapters of one model directly below it.
+
+    Raises:
+        InputError: With those that there are.
+    """
+    if checkpoint.weights.files or ADAPTER_CONFIG in checkpoint.roles:
+        return
+    unknown = [path for path, role in checkpoint.roles.items() if role is Role.UNKNOWN]
+    folders = sorted(path.rpartition("/")[0] for path in unknown if path.endswith(f"/{ADAPTER_CONFIG}"))
+    if len(folders) > 1 and any("/" in folder or _OF_SOMETHING_ELSE.fullmatch(folder) for folder in folders):
+        hint = f"repokit init {printable(checkpoint.root / folders[0])}"
+        raise InputError(f"has several checkpoints, name one: {some(folders)}", path=str(checkpoint.root), hint=hint)
 
 
 def _borrowed(checkpoint: Checkpoint, base: Checkpoint) -> tuple[str, ...]:
@@ -167,6 +184,7 @@ def _rendered(
             leftovers=facts.leftovers,
             stored=facts.stored,
             declared=facts.declared,
+            cast_to=facts.cast_to,
             wrappers=facts.wrapped,
             unknown=[path for path in facts.checkpoint.files(Role.UNKNOWN) if path not in facts.of_quantizer][:20],
             quantized=facts.quantized,
@@ -212,6 +230,7 @@ def _yaml_list(values: Sequence[str]) -> str:
     return f"[{', '.join(map(_yaml_scalar, values))}]"
 
 
+_OF_SOMETHING_ELSE: Final = re.compile(r"dist|checkpoint-\d+|epoch_\d+")
 _OF_THE_RUN: Final = frozenset({Role.TRAINING, Role.LOG, Role.CHECKPOINT, Role.PICKLE})
 
 
@@ -247,6 +266,12 @@ class Facts:
         return None if self.config is None or self.config.dtype is None else HEADER_NAMES[self.config.dtype]
 
     @property
+    def cast_to(self) -> str | None:
+        """The dtype of half the size that config.json states, where most of what is stored are master weights."""
+        is_float32 = next(iter(self.stored), None) == "float32"
+        return self.declared if is_float32 and self.declared in {"bfloat16", "float16"} else None
+
+    @property
     def base(self) -> tuple[str, str] | None:
         """The base model's id and where it was found."""
         named = self._card.get("base_model")
@@ -279,7 +304,8 @@ class Facts:
     def license(self) -> tuple[str, str] | None:
         """The license id and where it was found. Only a stated one: a guess would be a lie."""
         stated = self._card.get("license")
-        return (stated, "README.md") if isinstance(stated, str) and stated not in {"license", "unknown"} else None
+        is_id = isinstance(stated, str) and stated in license_ids() and stated != "unknown"
+        return (str(stated), "README.md") if is_id else None
 
     @property
     def license_file(self) -> str | None:

@@ -23,6 +23,7 @@ from repokit.builder.reading import MEMORY
 from repokit.builder.transforms.cast import is_cast
 from repokit.errors import MissingInput, PlanError, RecipeError
 from repokit.formats.paths import unsafe
+from repokit.formats.tensors import DTYPE_BITS
 from repokit.formats.urls import Url, is_url
 from repokit.operations import (
     KEPT,
@@ -33,6 +34,7 @@ from repokit.operations import (
     Merged,
     Operation,
     Piece,
+    View,
     WriteShard,
     WriteText,
 )
@@ -42,11 +44,14 @@ from repokit.schema.manifest import MANIFEST_NAME
 from repokit.schema.recipe import Lint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from repokit.formats.urls import Place
 
 PLAN_VERSION: Final = 2
+# Of numpy 2: an array has at most 64 dimensions, and its bytes are counted in 63 bits.
+_MOST_DIMENSIONS: Final = 64
+_MOST_ELEMENTS: Final = 2**60 // 8
 _OWN: Final = frozenset({MANIFEST_NAME, JOURNAL_NAME})
 
 
@@ -87,6 +92,7 @@ class Summary(_Frozen):
     renamed: int = 0
     repairs: tuple[str, ...] = Field((), description="What was changed in names beyond the prefixes of wrappers.")
     cast: int = 0
+    casts: str = Field("", description="From which dtypes to which: `float32 to bfloat16`.")
     kept: int = Field(0, description="Tensors that weights.keep exempted from the cast.")
     dropped: tuple[str, ...] = ()
     tied: tuple[str, ...] = Field((), description="Tensors that are stored once, under another name.")
@@ -100,6 +106,7 @@ class Summary(_Frozen):
     base: str | None = Field(None, description="Where the base lies that the result was held against.")
     lost: tuple[str, ...] = Field((), description="What that base has and the result has not.")
     changed: tuple[str, ...] = Field((), description="What is another thing in both.")
+    held: str = Field("", description="What of it was held against that base, in words.")
 
 
 class Plan(_Frozen):
@@ -120,7 +127,7 @@ class Plan(_Frozen):
     def _executable(self) -> Self:
         """A plan may come out of a file: nothing in it may name a file outside, or a source that it does not have."""
         for operation in self.operations:
-            if problem := _problem(operation, len(self.sources)):
+            if problem := _problem(operation, self.sources):
                 raise ValueError(f"{printable(operation.path)} {problem}")
         if [operation.path for operation in self.operations] != sorted(
             {operation.path for operation in self.operations}
@@ -178,15 +185,17 @@ def _absolute(path: str) -> str:
     return path if is_url(path) else str(Path(path).absolute())
 
 
-def _problem(operation: Operation, sources: int) -> str | None:
+def _problem(operation: Operation, sources: Sequence[SourceFile]) -> str | None:
     """Why an operation cannot be carried out, as words that follow its path."""
     if reason := unsafe(operation.path):
         return reason
     if operation.path.partition("/")[0] in _OWN:
         return "is the name of a file of repokit's own"
     match operation:
-        case CopyFile(source=source) if source >= sources:
+        case CopyFile(source=source) if source >= len(sources):
             return "is copied from a source that the plan does not have"
+        case CopyFile(source=source, size=size) if size != sources[source].size:
+            return "has another size than the file that it is copied from"
         case WriteShard(header=header, pieces=pieces, size=size):
             if any(_impossible(content, sources) for content in pieces):
                 return "has a piece that cannot be read"
@@ -195,19 +204,42 @@ def _problem(operation: Operation, sources: int) -> str | None:
     return None
 
 
-def _impossible(content: Content, sources: int) -> bool:
-    if content.cast is not None and not is_cast(content.cast):
+def _impossible(content: Content, sources: Sequence[SourceFile]) -> bool:
+    if content.cast is not None and not (is_cast(content.cast) and _whole_elements(content, content.cast)):
         return True
     if isinstance(content, Interleaved) and not _fits_together(content):
         return True
-    if isinstance(content, Merged) and not mergeable(content):
+    if isinstance(content, Merged) and not (mergeable(content) and _is_array(content.shape)):
+        return True
+    if isinstance(content, Merged) and any(_impossible(part, sources) for part in content.base):
         return True
     return any(_unreadable(piece, sources) for piece in content.read())
+
+
+def _whole_elements(content: Piece | Interleaved | Merged, cast: str) -> bool:
+    """Whether what is cast is made of elements of the dtype that the cast begins with. Of merges: see mergeable."""
+    width = DTYPE_BITS[cast.partition(">")[0]] // 8
+    match content:
+        case Piece(view=None):
+            return content.gathered % width == 0
+        case Piece(view=View(itemsize=itemsize)) | Interleaved(itemsize=itemsize):
+            return itemsize == width
+    return True
+
+
+def _is_array(shape: tuple[int, ...], strides: tuple[int, ...] = ()) -> bool:
+    """Whether numpy has arrays of this shape, be they empty."""
+    if len(shape) > _MOST_DIMENSIONS or min((*shape, *strides), default=0) < 0:
+        return False
+    elements = prod(max(1, length) for length in shape)
+    return max((elements, *strides)) <= _MOST_ELEMENTS
 
 
 def _fits_together(whole: Interleaved) -> bool:
     """Whether every box lies inside the tensor and their elements are as many. Overlaps are the planner's to refuse."""
     rank = len(whole.shape)
+    if not whole.boxes or not _is_array(whole.shape):
+        return False
     for box in whole.boxes:
         if len(box.offsets) != rank or len(box.shape) != rank or box.piece.cast is not None:
             return False
@@ -216,17 +248,17 @@ def _fits_together(whole: Interleaved) -> bool:
             return False
         if box.piece.size != prod(box.shape) * whole.itemsize:
             return False
+        if box.piece.gathered > box.piece.length:  # one value for many: memory for what no file has
+            return False
     return sum(prod(box.shape) for box in whole.boxes) == prod(whole.shape)
 
 
-def _unreadable(piece: Piece, sources: int) -> bool:
-    if piece.source >= sources:
+def _unreadable(piece: Piece, sources: Sequence[SourceFile]) -> bool:
+    if piece.source >= len(sources) or piece.offset + piece.length > sources[piece.source].size:
         return True
     view = piece.view
     return view is not None and (
-        len(view.shape) != len(view.strides)
-        or min((*view.shape, *view.strides), default=0) < 0
-        or view.span != piece.length
+        len(view.shape) != len(view.strides) or not _is_array(view.shape, view.strides) or view.span != piece.length
     )
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,8 +24,10 @@ from repokit.printable import printable, some
 from repokit.repo.config import CONFIG
 from repokit.repo.remote_code import remote_code
 from repokit.repo.remote_files import is_file
+from repokit.schema.contradictions import inputs
 from repokit.schema.manifest import MANIFEST_NAME
 from repokit.schema.recipe import Origin
+from repokit.schema.recipe_file import place_in
 from repokit.version import __version__
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 GENERATION_CONFIG: Final = "generation_config.json"
 _WRITTEN: Final = frozenset({Role.WEIGHTS, Role.CONFIG, Role.CARD, Role.LICENSE})  # not copied: planned one by one
 _SOURCE: Final = Origin()
+_ONLY_READ: Final = ("source", "merge.adapters")  # nothing is built inside of these either
 # Why a file is left out whose like is published.
 _INSTEAD: Final = {
     Role.WEIGHTS: "weights that the model does not use",
@@ -75,18 +79,35 @@ def make_plan(
         Stopped: The license is missing.
     """
     licenses.require_id(recipe.license, recipe=recipe_name, base=recipe.base.id)
+    _check_inputs(recipe, folder, recipe_name)
     checkpoint = open_checkpoint(place(folder, recipe.source), given)
     checkpoint.dtype = recipe.weights.dtype
-    inputs: dict[str, Place] = {
+    beside = [(where, text) for where, text in inputs(recipe) if where != ("source",)]
+    read: dict[str, Place] = {
         "source": checkpoint.root,
         "recipe": folder,
-        **({"base": place(folder, recipe.base.path)} if recipe.base.path else {}),
+        **{"base" if where == ("base", "path") else ".".join(where): place(folder, text) for where, text in beside},
     }
-    _check_output(place(folder, recipe.output), inputs, recipe_name)
+    _check_output(place(folder, recipe.output), read, recipe_name)
     planner = _planner_of(recipe, checkpoint)(recipe, folder, checkpoint, kept, live)
     planner.check()
     plan, base = planner.plan(), planner.base
     return plan if base is None else compared(plan, base.repository, kind_of(recipe, checkpoint), str(base.root))
+
+
+def _check_inputs(recipe: Recipe, folder: Path, recipe_name: str) -> None:
+    """Refuses what a recipe names and does not exist, at the line that names it.
+
+    Raises:
+        MissingInput: With the key, and what stands there.
+    """
+    for steps, text in inputs(recipe):
+        found = place(folder, text)
+        if steps in {("source",), ("base", "path")} and isinstance(found, Path) and not os.path.lexists(found):
+            what = f"{'.'.join(steps)}: {printable(text)} does not exist"
+            where = place_in(Path(recipe_name), steps, text)
+            why = f"paths in a recipe are relative to its folder, {printable(folder.resolve())}"
+            raise MissingInput(what, why=why, path=recipe_name, place=where, hint=f"correct `{'.'.join(steps)}`")
 
 
 def _planner_of(recipe: Recipe, checkpoint: Checkpoint) -> type[Planner]:
@@ -115,8 +136,8 @@ def _planner_of(recipe: Recipe, checkpoint: Checkpoint) -> type[Planner]:
             return GgufPlanner
 
 
-def _check_output(output: Place, inputs: Mapping[str, Place], recipe_name: str) -> None:
-    """Refuses an output whose replacement would take an input with it, and one inside the source.
+def _check_output(output: Place, read: Mapping[str, Place], recipe_name: str) -> None:
+    """Refuses an output whose replacement would take an input with it, and one inside the source or an adapter.
 
     Raises:
         RecipeError: Even `--force` must not delete what is built from.
@@ -124,13 +145,13 @@ def _check_output(output: Place, inputs: Mapping[str, Place], recipe_name: str) 
     if isinstance(output, Url):
         _check_writable(output, recipe_name)
     place = _resolved(output)
-    for word, path in inputs.items():
+    for word, path in read.items():
         if place in {_resolved(path), *_resolved(path).parents}:
             what = f"{printable(output)} holds the {word}; a build replaces its output"
             raise RecipeError(what, path=recipe_name, place="output", hint="name a directory of its own: ./dist/NAME")
-    if _resolved(inputs["source"]) in place.parents:
-        what = f"{printable(output)} lies inside the source, which is only read"
-        raise RecipeError(what, path=recipe_name, place="output", hint="name a directory beside the source")
+        if word.startswith(_ONLY_READ) and _resolved(path) in place.parents:
+            what = f"{printable(output)} lies inside the {word}, which is only read"
+            raise RecipeError(what, path=recipe_name, place="output", hint=f"name a directory beside the {word}")
 
 
 def _resolved(place: Place) -> Place:
@@ -208,6 +229,7 @@ class Planner:
         """All of it."""
         planned = self.weights()
         self.warnings.extend(self.checkpoint.weights.notes)
+        self.warnings.extend(card.dead_links(self.recipe))
         carried = self.carried()
         documents_ = list(self.documents(planned, carried))
         excluded = matching([*self.checkpoint.roles, *carried], self.recipe.files.exclude, "files.exclude")
@@ -401,6 +423,7 @@ def _summary(planned: PlannedWeights) -> Summary:
         renamed=planned.renamed,
         repairs=planned.repairs,
         cast=planned.cast,
+        casts=planned.casts,
         kept=planned.kept,
         dropped=planned.dropped,
         tied=planned.tied,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # hash and the write: with 4 MiB the same copy takes twice the processor time (measured, tests/bench/build.py). A power
 # of two, so that a chunk never ends inside an element.
 CHUNK: Final = 1024 * 1024
+OPENED: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe in the place of a file must not make us wait
 MEMORY: Final = "tensor:"  # before the name of a tensor that a running program holds; fsspec has memory:// files
 
 
@@ -123,7 +124,7 @@ def _first(chunks: Iterator[memoryview], length: int) -> Iterator[memoryview]:
 
 def _opened(path: str) -> int:
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.open(path, OPENED)
     except OSError as error:
         raise MissingInput(f"cannot be read: {error.strerror}", path=path) from None
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 _PLACE: Final = "weights.vocabulary"
+_WHERE_TRAINED: Final = "resize it where it was trained: model.resize_token_embeddings(N)"
 # generation_config.json, and config.json of transformers 4: ids by themselves, and lists of them.
 _IDS: Final = re.compile(r".*token_(?:id|ids|index)|(?:begin_)?suppress_tokens|forced_decoder_ids|bad_words_ids|.*_ids")
 
@@ -76,9 +77,7 @@ class Resizing:
         before = None if config is None or not config.embedding_rows else config.vocab_size
         if config is None or before is None:
             what = "asks for another vocabulary, and config.json states none that can be resized"
-            raise RecipeError(
-                what, place=_PLACE, hint="resize it where it was trained: model.resize_token_embeddings(N)"
-            )
+            raise RecipeError(what, place=_PLACE, hint=_WHERE_TRAINED)
         self.before: int = before
         self.after = _rounded(wanted.size or before, wanted.pad_to_multiple_of)
         self._config = config
@@ -97,7 +96,8 @@ class Resizing:
         """Gives every tensor that has a row for each token as many as are wanted.
 
         Raises:
-            PlanError: A tensor has another number of rows than config.json says, or an id above the new size is used.
+            PlanError: A tensor has another number of rows than config.json says, or token ids elsewhere than in its
+                rows; or an id above the new size is used.
         """
         if self.after == self.before:
             return
@@ -107,14 +107,15 @@ class Resizing:
         found = self._resized(shapes)
         if not found:
             what = "asks for another vocabulary, and nothing says which tensors have a row for each token"
-            raise RecipeError(
-                what, place=_PLACE, hint="resize it where it was trained: model.resize_token_embeddings(N)"
-            )
+            raise RecipeError(what, place=_PLACE, hint=_WHERE_TRAINED)
         for name, (is_now, shape) in found.items():
             if shapes[name] != is_now:
                 what = f"is {list(shapes[name])}, and {list(is_now)} by a vocab_size of {self.before:,}"
                 hint = "correct vocab_size in the checkpoint's config.json first"
                 raise PlanError(what, path="config.json", place=printable(name, 120), hint=hint)
+            if not _at_the_end(is_now, shape, self.after - self.before):
+                what = f"has no rows at its end for token ids: {list(is_now)} would become {list(shape)}"
+                raise PlanError(what, place=printable(name, 120), hint=_WHERE_TRAINED)
             planned.tensors[name] = planned.tensors[name]._replace(resized=shape)
         planned.vocabulary = (self.before, self.after)
         planned.resized = tuple(found)
@@ -175,13 +176,18 @@ class Resizing:
             PlanError: There is none, or one that is not read: nothing then says which ids are free.
         """
         tokenizer = self._tokens.tokenizer
-        pieces = None if tokenizer is None else tokenizer.pieces
-        if tokenizer is None or (not tokenizer.is_read and pieces is None):
+        if tokenizer is None or not tokenizer.is_read:
             what = "cuts rows off, and nothing says which ids are in use: there is no tokenizer that can be read"
-            raise PlanError(what, place=_PLACE, hint="trim it where its tokenizer is: model.resize_token_embeddings(N)")
-        if pieces:
-            yield tokenizer.path, "the last piece", pieces - 1
-        for token, number in sorted(tokenizer.ids.items(), key=lambda item: -item[1])[:1]:
+            hint = "save its tokenizer.json beside it: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+            raise PlanError(what, place=_PLACE, hint=hint)
+        ids = {**tokenizer.ids}
+        for added in tokenizer.renumbered:
+            ids[added.content] = max(added.id or 0, added.written or 0)
+        # Without tokenizer.json too, transformers gives ids at the end to special tokens that have none.
+        named = {token.content for token in (*tokenizer.roles.values(), *tokenizer.extras)} - {"", *ids}
+        first = max(ids.values(), default=-1) + 1
+        ids |= {token: number for number, token in enumerate(sorted(named), first)}
+        for token, number in sorted(ids.items(), key=lambda item: -item[1])[:1]:
             yield tokenizer.origin(token), printable(token, 60), number
 
     def _of_documents(self) -> Iterator[tuple[str, str, int]]:
@@ -194,6 +200,14 @@ class Resizing:
         for key, value in self._generation.items():
             if _IDS.fullmatch(key):
                 yield from (("generation_config.json", f"/{key}", number) for number in _integers(value))
+
+
+def _at_the_end(now: Shape, then: Shape, rows: int) -> bool:
+    """Whether one shape is the other with so many more rows, which follow all its bytes: [ids, ...] or [1, ids]."""
+    first = next(place for place, length in enumerate(now) if then[place : place + 1] != (length,))
+    if set(now[:first]) - {1} or len(then) != len(now):
+        return False
+    return then[first] - now[first] == rows and now[first + 1 :] == then[first + 1 :]
 
 
 def _whole(shape: tuple[int | None, ...] | None) -> Shape | None:

@@ -123,6 +123,16 @@ class PlannedWeights:
     def cast(self) -> int:
         return sum(tensor.dtype != tensor.stored.dtype for tensor in self.tensors.values())
 
+    @property
+    def casts(self) -> str:
+        """`float32 to bfloat16`; nothing where nothing is cast."""
+        cast = [tensor for tensor in self.tensors.values() if tensor.dtype != tensor.stored.dtype]
+        before, after = (
+            " and ".join(HEADER_NAMES.get(dtype, dtype) for dtype in sorted(dtypes))
+            for dtypes in ({tensor.stored.dtype for tensor in cast}, {tensor.dtype for tensor in cast})
+        )
+        return f"{before} to {after}" if cast else ""
+
 
 def plan_weights(
     recipe: Weights,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -23,7 +24,7 @@ from repokit.cli.tasks import (
     command,
     write_task,
 )
-from repokit.cli.variants import VariantOption, are_several, each
+from repokit.cli.variants import VariantOption, are_several, each, retyped
 from repokit.cli.verify import show_loaded
 from repokit.formats.urls import is_url
 from repokit.printable import count, printable, size, some
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from repokit.builder.plan import Plan, Summary
     from repokit.schema.recipe import Recipe
 
+_JOBS: Final = 2
+
 
 def build(
     recipe: Annotated[Path, typer.Argument(help="The recipe.")] = Path("repokit.yaml"),
@@ -45,7 +48,7 @@ def build(
         Path | None, typer.Option("--plan", help="Write the plan to this file instead of carrying it out.")
     ] = None,
     apply: Annotated[Path | None, typer.Option("--apply", help="Carry out a plan that --plan wrote.")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Files that are written at once.")] = 2,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Files that are written at once.")] = _JOBS,
     keep: Annotated[
         list[str] | None, typer.Option("--keep", help="A file of the output, edited or added by you, to carry over.")
     ] = None,
@@ -110,13 +113,22 @@ def build(
     if plan_file is not None or keep or output is not None:
         hint = "build them one by one: --variant NAME"
         raise UsageError("several variants go with none of --plan, --keep and --output", hint=hint)
-    verb = f"repokit build{'' if str(recipe) == api.RECIPE else f' {recipe}'}{' --dry-run' if dry_run else ''}"
+    flags = {
+        "--dry-run": dry_run,
+        "--jobs": None if jobs == _JOBS else jobs,
+        "--force": force,
+        "--load-check": load_check,
+        "--memory": memory,
+        "--executor": executor,
+        "--live-skeleton": live_skeleton,
+    }
+    named = "" if str(recipe) == api.RECIPE else f" {shlex.quote(printable(recipe))}"
     done = "planned" if dry_run else "built"
     each(
         wanted,
         lambda variant, console: _one(variant, options, console),
         format_=output_format,
-        verb=verb,
+        verb=retyped(f"repokit build{named}", flags),
         done=done,
         go_on=True,
     )
@@ -212,7 +224,8 @@ def _tell(plan: Plan, built: Built, options: _Options, console: Console) -> None
     push = f"repokit push {where}{_recipe_flag(options.apply, options.recipe, options.output)}"
     after = f"repokit lint {where}" if is_url(plan.output) else push
     console.result(
-        f"built {where}: {count(number, 'file')}, {size(total)}\nnext: {after}",
+        f"{'in place already:' if built.in_place else 'built'} {where}: {count(number, 'file')}, {size(total)}\n"
+        f"next: {after}",
         {
             "output": plan.output,
             "files": [file.model_dump() for file in built.files],
@@ -248,7 +261,8 @@ def _names_and_dtypes(summary: Summary) -> Iterator[tuple[str, str]]:
     if summary.cast:
         kept = f"; {count(summary.kept, 'tensor')} kept as stored" if summary.kept else ""
         saved = f"{size(summary.source_bytes)} become {size(summary.weight_bytes)}"
-        yield "cast", f"{count(summary.cast, 'tensor')}: {saved}{kept}"
+        dtypes = f"{summary.casts}, " if summary.casts else ""
+        yield "cast", f"{count(summary.cast, 'tensor')}: {dtypes}{saved}{kept}"
     if summary.renamed:
         repairs = f"; {' and '.join(map(printable, summary.repairs))}" if summary.repairs else ""
         told = f"{count(summary.renamed, 'tensor')}: another name than in the source, one to one"
@@ -271,8 +285,8 @@ def _other_changes(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "drop", some(summary.dropped)
     if summary.base is not None and summary.changed:
         yield "base", f"changed against {printable(summary.base)}: {'; '.join(summary.changed)}"
-    if summary.base is not None and not (summary.changed or summary.lost):
-        yield "base", f"held against {printable(summary.base)}: nothing is lost or changed"
+    if summary.base is not None and summary.held and not (summary.changed or summary.lost):
+        yield "base", f"nothing is lost against {printable(summary.base)}: {summary.held} as there"
 
 
 def _gate(plan: Plan, wanted: Recipe | None, recipe: Path, jobs: int, *, live_skeleton: bool) -> Gate:

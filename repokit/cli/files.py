@@ -6,7 +6,20 @@ import os
 from pathlib import Path
 
 from repokit.errors import UsageError
+from repokit.formats.urls import is_url, shown
 from repokit.printable import printable
+
+
+def directory_of(text: str, verb: str) -> Path:
+    """What was typed, as the path of a directory.
+
+    Raises:
+        UsageError: It is an address, which a path would mangle.
+    """
+    if is_url(text):
+        hint = f"download it, then: repokit {verb} DIRECTORY"
+        raise UsageError(f"{verb} takes a directory, and {printable(shown(text))} is an address", hint=hint)
+    return Path(text)
 
 
 def write(path: Path, text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,11 @@ from repokit.cli.console import Console, Format, chosen
 from repokit.cli.files import write
 from repokit.cli.options import FormatOption, JsonOption, QuietOption
 from repokit.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from repokit.builder.checkpoints.training_run import Nested
 
 
 def init(
@@ -38,9 +43,14 @@ def init(
     if output.exists() and not force:
         raise UsageError(f"{output} exists", why="what you wrote in it would be lost", hint="pass --force, or -o OTHER")
     draft = api.init(checkpoint, recipe_folder=output.parent, base=base)
+    taken = next((nested for nested in draft.nested if nested.path == draft.source.name), None)
+    if taken is not None:
+        console.say(f"  source        {printable(taken.path)}, {_which(taken, draft.nested)}")
     for line in draft.found:
         console.say(f"  {line}")
     for nested in draft.nested:
+        if nested is taken:
+            continue
         metric = f"  {printable(nested.metric)}" if nested.metric else ""
         console.say(f"  also there    {nested.path}{metric}{'  (best)' if nested.best else ''}")
     write(output, draft.text)
@@ -52,3 +62,11 @@ def init(
         {"recipe": str(output), "source": str(draft.source), "needs": list(draft.missing), "found": list(draft.found)},
         quiet=str(output),
     )
+
+
+def _which(taken: Nested, nested: Sequence[Nested]) -> str:
+    """Why a checkpoint of a run was taken; they are in the order of their steps."""
+    metric = f" ({printable(taken.metric)})" if taken.metric else ""
+    if len(nested) == 1:
+        return f"the only one{metric}"
+    return f"{'the best' if taken.best else 'the last'} of {len(nested):,}{metric}"

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from repokit.cli.console import Console, Format, chosen
+from repokit.cli.files import directory_of
 from repokit.cli.options import FormatOption, JsonOption, QuietOption, YesOption
 from repokit.cli.report import show_report
-from repokit.cli.variants import VariantOption, are_several, each
+from repokit.cli.variants import VariantOption, are_several, each, retyped
 from repokit.errors import UsageError
 from repokit.printable import count, printable, size
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def push(
     directory: Annotated[
-        Path | None, typer.Argument(help="A finished repository; what the recipe's variant builds, with --variant.")
+        str | None, typer.Argument(help="A finished repository; what the recipe's variant builds, with --variant.")
     ] = None,
     repo_id: Annotated[str | None, typer.Argument(help="org/name; the recipe's by default.")] = None,
     revision: Annotated[
@@ -76,7 +77,7 @@ def push(
     if not variant:
         if directory is None:
             raise UsageError("names no directory", hint="repokit push DIRECTORY, or --variant NAME of the recipe")
-        _one(request_for(directory), options, console)
+        _one(request_for(directory_of(directory, "push")), options, console)
         return
     if directory is not None:
         hint = "leave out the directory, or --variant"
@@ -87,12 +88,26 @@ def push(
     if not are_several(variant):
         _one(requests[wanted[0].variant], options, console)
         return
+    flags = {
+        "--recipe": recipe,
+        "--revision": revision,
+        "--create": create,
+        "--create-branch": create_branch,
+        "--create-pr": create_pr,
+        "--private": private is True,
+        "--no-private": private is False,
+        "--tag": tag,
+        "--commit-message": commit_message,
+        "--dry-run": dry_run,
+        "--yes": yes,
+    }  # the token is a secret: it is typed again
     each(
         wanted,
         lambda one, console: _one(requests[one.variant], options, console),
         format_=output_format,
-        verb=f"repokit push{f' --recipe {recipe}' if recipe else ''}",
+        verb=retyped("repokit push", flags),
         done="would be pushed" if dry_run else "pushed",
+        undone="not planned" if dry_run else "not pushed",
         go_on=False,
     )
 

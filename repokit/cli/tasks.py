@@ -97,11 +97,14 @@ def write_task(
         written = api.write_task(
             plan, task, progress=progress, jobs=jobs, force=force, memory=memory, executor=executor
         )
-    if written.reused:
+    if written.reused and not written.in_place:
         console.stage("reused", f"{count(written.reused, 'file')} that it had written before")
     share = f"{len(written.paths):,} of {count(len(plan.operations), 'file')}, {size(written.size)}"
+    told = f"{share}\nnext: {_next(path, written)}"
+    if written.in_place:
+        told = f"nothing to do: {printable(plan.output)} is in place already"
     console.result(
-        f"task {written.task}: {share}\nnext: {_next(path, written)}",
+        f"task {written.task}: {told}",
         {
             "output": plan.output,
             "task": written.task.number,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,6 +25,20 @@ VariantOption = Annotated[
 def are_several(names: Sequence[str] | None) -> bool:
     """Whether `--variant` asks for more than one, by what was typed."""
     return names is not None and (len(set(names)) > 1 or "all" in names)
+
+
+def retyped(verb: str, flags: Mapping[str, object]) -> str:
+    """A verb with those of its flags that were typed, as a shell reads them.
+
+    Args:
+        verb: `repokit build`.
+        flags: What each was set to; None and False where it was not typed.
+    """
+    words = [verb]
+    for flag, value in flags.items():
+        if value is not None and value is not False:
+            words += [flag] if value is True else [flag, shlex.quote(printable(str(value)))]
+    return " ".join(words)
 
 
 class Gathering(Console):
@@ -49,6 +64,7 @@ def each(
     verb: str,
     done: str,
     go_on: bool,
+    undone: str = "",
 ) -> None:
     """Runs a verb for each variant, and says at the end what was done and what was not.
 
@@ -56,9 +72,10 @@ def each(
         wanted: The variants, in the order in which they are built.
         run: The verb, for one of them.
         format_: What stdout carries.
-        verb: As it is typed, to go on later: `repokit build`.
+        verb: As it was typed, to go on later: `repokit build --dry-run`.
         done: What a variant is afterwards: `built`.
         go_on: Whether the failure of one stops only those that are made from it.
+        undone: What a variant is that failed, where that is not `not` and what it would be.
 
     Raises:
         typer.Exit: One of them failed: with 1 where findings stopped one, else with 2.
@@ -85,7 +102,7 @@ def each(
         else:
             documents = console.documents
             results.append({"variant": name, "outcome": done, **(documents.pop() if documents else {})})
-    _say(results, failed, format_, verb=verb, done=done)
+    _say(results, failed, format_, verb=verb, done=done, undone=undone or f"not {done}")
     if failed:
         raise typer.Exit(min(error.exit_code for error in failed.values() if error is not None))
 
@@ -97,6 +114,7 @@ def _say(
     *,
     verb: str,
     done: str,
+    undone: str,
 ) -> None:
     console = Console(format_)
     if console.format is Format.JSON:
@@ -106,7 +124,7 @@ def _say(
     console.say(f"{done} {len(names)} of {count(len(results), 'variant')}" + (f": {some(names, 20)}" if names else ""))
     if failed:
         left = [_left(result) for result in results if result["variant"] in failed]
-        console.say(f"not {done}: {some(left, 20)}")
+        console.say(f"{undone}: {some(left, 20)}")
         console.say(f"next: {verb} {' '.join(f'--variant {name}' for name in failed)}")
 
 

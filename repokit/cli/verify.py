@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from repokit.cli.console import Console, Format, chosen
+from repokit.cli.files import directory_of
 from repokit.cli.options import FormatOption, JsonOption, QuietOption
 from repokit.errors import UsageError
 from repokit.printable import count, printable, size
@@ -25,7 +26,7 @@ _WORDS = {"passed": "loads", "failed": "does not load", "unchecked": "could not 
 
 
 def verify(
-    directory: Annotated[Path, typer.Argument(help="A repository that was built, or downloaded.")],
+    directory: Annotated[str, typer.Argument(help="A repository that was built, or downloaded.")],
     load: Annotated[
         bool, typer.Option("--load", help="Load it with transformers instead, offline, in a process of its own.")
     ] = False,
@@ -53,12 +54,13 @@ def verify(
         raise UsageError("--load goes without --manifest", hint="verify twice: once with each")
     if base is not None and not load:
         raise UsageError("--base goes with --load", hint="repokit verify DIR --load --base BASE")
+    where = directory_of(directory, "verify")
     if load:
-        report = api.check_load(directory, base=base, timeout=timeout, threads=jobs)
+        report = api.check_load(where, base=base, timeout=timeout, threads=jobs)
         _show_load(report, console)
         raise typer.Exit(report.exit_code)
     with console.progress("verify") as progress:
-        found = api.verify(directory, manifest=manifest, jobs=jobs, progress=progress)
+        found = api.verify(where, manifest=manifest, jobs=jobs, progress=progress)
     _show_files(found, console)
     raise typer.Exit(found.exit_code)
 

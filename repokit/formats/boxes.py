@@ -49,6 +49,14 @@ def _is_grid(boxes: Sequence[Box]) -> bool:
 def _overlap(boxes: Sequence[Box]) -> str | None:
     if len(boxes) > MAX_UNORDERED:
         return f"{len(boxes):,} parts in no order"
+    found = overlapping(boxes)
+    return None if found is None else f"the parts at {list(found[0][0])} and {list(found[1][0])} overlap"
+
+
+def overlapping(boxes: Sequence[Box]) -> tuple[Box, Box] | None:
+    """The first two boxes that have an element in common; None where none have, or there are too many to look."""
+    if len(boxes) > MAX_UNORDERED:
+        return None
     ordered = sorted(boxes)
     for place, (offsets, sizes) in enumerate(ordered):
         for others, other_sizes in ordered[place + 1 :]:
@@ -58,7 +66,7 @@ def _overlap(boxes: Sequence[Box]) -> str | None:
                 one < other + length and other < one + extent
                 for one, extent, other, length in zip(offsets, sizes, others, other_sizes, strict=True)
             ):
-                return f"the parts at {list(offsets)} and {list(others)} overlap"
+                return (offsets, sizes), (others, other_sizes)
     return None
 
 

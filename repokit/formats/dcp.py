@@ -29,6 +29,8 @@ MOST: Final = Most(opcodes=48_000_000, objects=12_000_000)
 MAX_DIMENSIONS: Final = 64
 MAX_LENGTH: Final = 2**60  # elements of a dimension, bytes of a file
 MAX_DEPTH: Final = 64  # keys above a tensor
+MAX_KEYS: Final = 4096  # characters of them together: the names of an optimizer's tensors hold those of the model's
+MAX_CHUNKS: Final = 250_000  # of all tensors: MOST allows 175,000 written out, but one list may be that of many
 
 Sizes = tuple[int, ...]
 
@@ -81,6 +83,7 @@ class DcpMetadata:
     def __init__(self, path: str, value: Value, found: tuple[FoundGlobal, ...]) -> None:
         self.path = path
         self.globals = found
+        self._chunks = 0  # of the tensors that were looked at
         fields = self._fields(value, "Metadata", "the whole")
         entries = self._entries(fields.get("state_dict_metadata"))
         keys = self._keys(fields.get("planner_data"))
@@ -147,8 +150,10 @@ class DcpMetadata:
             return {}
         found = {}
         for name, keys in self._by_name(value, "planner_data").items():
-            if isinstance(keys, tuple) and 0 < len(keys) <= MAX_DEPTH and all(type(key) in {str, int} for key in keys):
+            if isinstance(keys, tuple) and 0 < len(keys) <= MAX_DEPTH and all(map(_is_key, keys)):
                 found[name] = tuple(map(str, keys))
+                if sum(map(len, found[name])) > MAX_KEYS:
+                    raise self._malformed(f"has keys of more than {MAX_KEYS:,} characters", name)
         return found
 
     def _by_name(self, value: Value, place: str) -> dict[str, Value]:
@@ -201,6 +206,9 @@ class DcpMetadata:
     def _boxes(self, value: Value, dimensions: int, name: str) -> Iterator[tuple[Sizes, Sizes]]:
         if not isinstance(value, list):
             raise self._malformed("has no list of chunks", name)
+        self._chunks += len(value)
+        if self._chunks > MAX_CHUNKS:
+            raise self._malformed(f"is cut into too many chunks: {MAX_CHUNKS:,} of all tensors are read", name)
         for chunk in value:
             fields = self._fields(chunk, "ChunkStorageMetadata", name)
             offsets, sizes = self._sizes(fields.get("offsets"), name), self._sizes(fields.get("sizes"), name)
@@ -242,6 +250,10 @@ def _is(value: Value, kind: str) -> bool:
     if not isinstance(value, Opaque) or not isinstance(value.callee, Global) or value.args:
         return False
     return value.callee.name == kind and value.callee.module.startswith("torch.distributed.")
+
+
+def _is_key(value: Value) -> bool:
+    return isinstance(value, str) or (type(value) is int and abs(value) < MAX_LENGTH)
 
 
 def _is_length(value: Value) -> bool:

@@ -47,13 +47,13 @@ def select(metadata: DcpMetadata) -> Selected:
     Raises:
         UnsupportedSource: There are none, or more than one place that could be meant.
     """
-    keys = metadata.tensors if metadata.has_keys else _guessed(metadata.tensors)
+    keys = metadata.tensors if metadata.has_keys else _guessed(metadata.tensors, metadata.path)
     at: Keys = ()
     while (step := _choice(keys, at, metadata.path)) is not None:
         at = (*at, step)
         if len(at) > MAX_LEVELS:
             raise _refused(f"has its tensors deeper than {'.'.join(at)}", metadata.path)
-    chosen = {name: path for name, path in keys.items() if path[: len(at)] == at and not _below_training(path, at)}
+    chosen = {name: path for name, path in keys.items() if path[: len(at)] == at and not _of_training(path, at)}
     names: dict[str, str] = {}
     for name, path in chosen.items():
         inner = ".".join(path[len(at) :])
@@ -68,23 +68,45 @@ def is_training(key: str) -> bool:
     return key in TRAINING_KEYS or _TRAINING.fullmatch(key) is not None
 
 
-def _below_training(path: Keys, at: Keys) -> bool:
-    return len(path) > len(at) + 1 and is_training(path[len(at)])
+def _of_training(path: Keys, at: Keys) -> bool:
+    """Whether a tensor lies below a key of the run, or is itself one at the top: `rng_state`."""
+    return (len(path) > len(at) + 1 and is_training(path[len(at)])) or (len(path) == 1 and path[0] in TRAINING_KEYS)
 
 
-def _guessed(names: Mapping[str, Keys]) -> dict[str, Keys]:
+def _guessed(names: Mapping[str, Keys], path: str) -> dict[str, Keys]:
     """Keys of flattened names, where nothing says where one ends: what comes before the first dot, if that is telling.
 
     `model.` is a key where there is training state beside it: alone, it may be how the model calls its tensors.
+
+    Raises:
+        UnsupportedSource: Of some, nothing tells whether they are state of the run.
     """
-    first = {name: name.partition(".")[0] for name in names}
-    training = {name for name, key in first.items() if is_training(key)}
-    others = {key for name, key in first.items() if name not in training}
+    first = {name: name.partition(".")[0] for name in names if "." in name}
+    inner: dict[str, set[str]] = {}
+    for name, key in first.items():
+        inner.setdefault(key, set()).add(name.removeprefix(f"{key}."))
+    states = {key for key, below in inner.items() if is_training(key) and _is_run(key, below)}
+    if doubtful := [key for key, below in inner.items() if key not in states and is_training(key) and _is_open(below)]:
+        what = f"holds {some([printable(key, 80) for key in doubtful], 6)}, state of the run or a part of the model"
+        raise _refused(f"{what}, and does not say which", path)
+    training = {name for name in names if first.get(name) in states or ("." not in name and is_training(name))}
+    others = {first.get(name, name) for name in names if name not in training}
     inside = len(others) == 1 and bool(training) and others <= MODEL_KEYS
     return {
-        name: (key, name.removeprefix(f"{key}.")) if name in training or inside else (name,)
-        for name, key in first.items()
+        name: (first[name], name.removeprefix(f"{first[name]}."))
+        if name in first and (name in training or inside)
+        else (name,)
+        for name in names
     }
+
+
+def _is_run(key: str, inner: set[str]) -> bool:
+    """Whether a word of the run begins names of its state: modules are called `scaler` and `config` too."""
+    return key.startswith(("optim", "lr_scheduler")) or _is_optimizer(inner)
+
+
+def _is_open(inner: set[str]) -> bool:
+    return not all(name.rpartition(".")[2] in {"weight", "bias"} for name in inner)
 
 
 def _choice(keys: Mapping[str, Keys], at: Keys, path: str) -> str | None:
@@ -146,7 +168,7 @@ def _left_out(
     pickled: Counter[str] = Counter()
     inner = []
     for path in metadata.pickled.values():
-        if path[: len(at)] == at and at and not _below_training(path, at):
+        if path[: len(at)] == at and at and not _of_training(path, at):
             inner.append(".".join(path))
         else:
             pickled[_beside(path, at)] += 1

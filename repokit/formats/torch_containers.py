@@ -86,6 +86,7 @@ TRAINING_KEYS: Final = frozenset(
         "np_rng_state",
         "torch_rng_state",
         "cuda_rng_state",
+        "global_step",
         "callbacks",
         "loops",
         "MixedPrecision",
@@ -225,7 +226,8 @@ class _Search:
         """The key to go on with, or None where the tensors are here."""
         if self.is_optimizer(mapping):
             raise self.nothing(mapping, at)
-        direct = [key if isinstance(key, str) else describe(key) for key, value in mapping.pairs if is_tensor(value)]
+        tensors = [key for key, value in mapping.pairs if is_tensor(value)]
+        direct = [key if isinstance(key, str) else describe(key) for key in tensors if at or not _is_of_run(key)]
         holders = self.holders(mapping)
         models = [key for key in holders if key in MODEL_KEYS]
         inside = bool(at) and at[-1] in MODEL_KEYS
@@ -311,7 +313,9 @@ class _Search:
                 waiting.pop()
                 continue
             keys, value = entry
-            if isinstance(value, Opaque) and is_tensor(value):
+            if self.wanted is None and not at and len(keys) == 1 and _is_of_run(keys[0]):
+                self.leave_out(keys, value)
+            elif isinstance(value, Opaque) and is_tensor(value):
                 tensors.append((self.name(keys), value))
             elif isinstance(value, Pairs) and self.is_nested(keys, value):
                 waiting.append(self.entries(value, keys, at))
@@ -346,8 +350,7 @@ class _Search:
             yield (*prefix, key), value
 
     def is_nested(self, keys: tuple[Value, ...], value: Pairs) -> bool:
-        # Only a str is looked up: the hash of a tuple can take years.
-        if self.wanted is None and isinstance(keys[-1], str) and keys[-1] in TRAINING_KEYS:
+        if self.wanted is None and _is_of_run(keys[-1]):
             return False
         return not self.is_optimizer(value) and self.holds_tensors(value)
 
@@ -404,6 +407,11 @@ def fault_of(name: str) -> str | None:
     if name.startswith("/") or "../" in name:
         return "is a path"
     return "is a word of the safetensors format" if name == METADATA_KEY else None
+
+
+def _is_of_run(key: Value) -> bool:
+    # Only a str is looked up: the hash of a tuple can take years.
+    return isinstance(key, str) and key in TRAINING_KEYS
 
 
 def is_optimizer(value: Pairs) -> bool:

@@ -27,9 +27,15 @@ _LEAST_SECRET: Final = 4  # characters; a shorter part of a secret is in too man
 # Whose addresses have no place for a password: their packages would take it for the name of a bucket.
 _WITHOUT_USERS: Final = frozenset({"s3", "gs", "az", "abfs", "oss", "oci", "hf"})
 _TOLD: Final = frozenset({"versionid", "generation", "revision", "download"})  # what a query may say in messages
+_PLAIN: Final = re.compile(r"[\w.\-]+", re.ASCII)
 # Two words of fsspec for one place: what is compared must not differ in them.
 _SAME: Final = {"s3a": "s3", "gcs": "gs", "abfss": "abfs", "ssh": "sftp", "local": "file"}
 _OF_THE_DISK: Final = frozenset({"file"})
+# Where the word before an @ is a container, a part of a name, or whom to log in as. Elsewhere it may be a token.
+_NAMED: Final = _WITHOUT_USERS | _OF_THE_DISK | {"memory", "sftp", "ftp", "smb", "hdfs", "arrow_hdfs", "webhdfs"}
+# Where a file may be called anything.
+_OF_NAMES: Final = _WITHOUT_USERS | _OF_THE_DISK | {"memory"}
+_PARAMETER: Final = re.compile(r"(;[^/;=]*=)([^/;]+)")  # RFC 3986, 3.3
 
 
 def is_url(text: str) -> bool:
@@ -93,9 +99,13 @@ class Url:
         protocol = _SAME.get(protocol.lower(), protocol.lower())
         if protocol == "memory":
             path = path.lstrip("/")
+        if protocol in _SIGNED and "#" in rest:
+            what = "has a fragment (#...), which is asked for nowhere and may be secret"
+            raise UsageError(what, path=f"{protocol}://...", hint="leave it out")
         if not {".", ".."}.isdisjoint(path.split("/")):
             raise UsageError("has a part that leads elsewhere: . or ..", path=f"{protocol}://...", hint="leave it out")
-        return cls(protocol, _without_user(path, protocol), _without_values(query))
+        path = _without_user(path, protocol)
+        return cls(protocol, path if protocol in _OF_NAMES else _without_parameters(path), _without_values(query))
 
     def __str__(self) -> str:
         """The address with `***` in place of what is secret."""
@@ -197,7 +207,7 @@ def _without_user(path: str, protocol: str) -> str:
         user = path.rpartition("@")[0]
     else:
         return path
-    if ":" not in user and protocol not in _SIGNED:
+    if ":" not in user and protocol in _NAMED:
         return path
     if protocol in _WITHOUT_USERS:
         what = f"an address of {protocol}:// has no place for a password"
@@ -206,16 +216,19 @@ def _without_user(path: str, protocol: str) -> str:
     return _SECRETS.hide(user) + path[len(user) :]
 
 
+def _without_parameters(path: str) -> str:
+    return _PARAMETER.sub(lambda found: found[1] + _SECRETS.hide(found[2]), path)
+
+
 def _without_values(query: str) -> str:
-    pairs = (pair.partition("=") for pair in query.split("&") if pair)
-    return "&".join(
-        f"{name}={value}"
-        if name.lower() in _TOLD
-        else f"{name}={_SECRETS.hide(value)}"
-        if sign
-        else _SECRETS.hide(name)
-        for name, sign, value in pairs
-    )
+    def hidden(pair: re.Match[str]) -> str:
+        name, sign, value = pair[0].partition("=")
+        if not sign:
+            return _SECRETS.hide(name)
+        told = name.lower() in _TOLD and _PLAIN.fullmatch(value)
+        return f"{name}={value if told else _SECRETS.hide(value)}"
+
+    return re.sub(r"[^&;]+", hidden, query)
 
 
 class _Secrets:

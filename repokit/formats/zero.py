@@ -11,12 +11,13 @@ zero_to_fp32.py, and the `state_dict` of stage_1_and_2.py, stage3.py and bf16_op
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from math import prod
 from typing import Final, NamedTuple
 
 from repokit.errors import MalformedFile, UnsupportedSource
 from repokit.formats.pickle_globals import FoundGlobal
 from repokit.formats.pickle_values import Global, Opaque, Pairs, Value
-from repokit.formats.torch_containers import LeftOut, choose, describe, fault_of
+from repokit.formats.torch_containers import MAX_TENSORS, LeftOut, choose, describe, fault_of
 from repokit.formats.torch_file import Opened, open_torch_file
 from repokit.formats.torch_tensors import StoredTensor, is_tensor, stored_tensor
 from repokit.printable import printable
@@ -36,6 +37,7 @@ _USED: Final = frozenset(
     }
 )
 _FLATS: Final = ("fp32_flat_groups", "single_partition_of_fp32_groups")  # of stage 3, and of 1 and 2
+_DIVIDED: Final = 3  # the stage that divides the parameters themselves
 _FLOATS: Final = frozenset({"F64", "F32", "F16", "BF16"})
 _WHY: Final = "DeepSpeed writes no such checkpoint; the file is damaged or made up"
 
@@ -153,14 +155,14 @@ def read_optimizer_states(read: Read, file_size: int, path: str) -> OptimizerSta
     """
     opened = open_torch_file(read, file_size, path)
     optimizer = _State(opened, path).inside("optimizer_state_dict")
-    key = next((key for key in _FLATS if key in optimizer.values), None)
-    if key is None:
-        what = f"has neither {' nor '.join(_FLATS)}: it is no optimizer state of ZeRO"
-        raise MalformedFile(what, why="the parameters in full precision are there", path=path)
+    key, stage = optimizer.key_of_flats(), optimizer.number(optimizer.top("zero_stage"), "zero_stage")
+    if (key == _FLATS[0]) != (stage == _DIVIDED):
+        what = f"has {key} and the zero_stage {'that is none' if stage is None else stage}"
+        raise optimizer.wrong(what, "optimizer_state_dict")
     left = (name for name in optimizer.values if name not in {key, "zero_stage", "partition_count"})
     return OptimizerStates(
         path=path,
-        stage=optimizer.number(optimizer.top("zero_stage"), "zero_stage"),
+        stage=stage,
         partitions=optimizer.numbers("partition_count"),
         flats=tuple(optimizer.flats(key)),
         paddings=optimizer.paddings(),
@@ -218,6 +220,15 @@ class _State:
             raise self.wrong(f"is the name of a parameter and {fault}", f"{place}: {name}")
         return name
 
+    def key_of_flats(self) -> str:
+        keys = [key for key in _FLATS if key in self.values]
+        if len(keys) > 1:
+            raise self.wrong(f"has both {' and '.join(_FLATS)}", self.within)
+        if not keys:
+            what = f"has neither {' nor '.join(_FLATS)}: it is no optimizer state of ZeRO"
+            raise MalformedFile(what, why="the parameters in full precision are there", path=self.path)
+        return keys[0]
+
     # ---------------------------------------------------------------------------------------- numbers and shapes
 
     def number(self, value: Value, place: str) -> int | None:
@@ -243,11 +254,20 @@ class _State:
             return ()
         if not isinstance(value, list) or not all(isinstance(group, list) for group in value):
             raise self.wrong(f"is {describe(value)} where a list for each group is expected", self.at(key))
+        self.check_number(sum(len(group) for group in value if isinstance(group, list)), self.at(key))
         return tuple(tuple(self.number(one, key) or 0 for one in group) for group in value)
+
+    def check_number(self, parameters: int, place: str) -> None:
+        """Refuses more than any model has: a group that a pickle holds once may stand in a list many times."""
+        if parameters > MAX_TENSORS:
+            raise self.wrong(f"is of {parameters:,} parameters; {MAX_TENSORS:,} are read", place)
 
     def shape(self, value: Value, place: str) -> Shape:
         if type(value) is not tuple or not all(type(one) is int and 0 <= one < _LARGEST for one in value):
             raise self.wrong(f"has {describe(value)} where a shape is expected", place)
+        if len(value) > MAX_DIMENSIONS or prod(value) >= MAX_ELEMENTS:
+            what = f"has the shape {list(value[:MAX_DIMENSIONS])} ({len(value)} dimensions), which no parameter has"
+            raise self.wrong(what, place)
         return value
 
     def shapes(self, value: Value, place: str) -> dict[str, Shape]:
@@ -262,6 +282,7 @@ class _State:
             return ()
         if not isinstance(value, list):
             raise self.wrong(f"is {describe(value)} where a list of groups is expected", "param_shapes")
+        self.check_number(sum(len(group.pairs) for group in value if isinstance(group, Pairs)), "param_shapes")
         groups = tuple(self.shapes(group, f"param_shapes.{number}") for number, group in enumerate(value))
         seen: set[str] = set()
         for group in groups:
@@ -325,3 +346,5 @@ class _State:
 
 
 _LARGEST: Final = 2**63
+MAX_DIMENSIONS: Final = 64  # of torch
+MAX_ELEMENTS: Final = 2**60  # of a parameter

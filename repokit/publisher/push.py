@@ -11,6 +11,7 @@ That is why there is no journal.
 
 from __future__ import annotations
 
+import shlex
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -134,7 +135,7 @@ def push(
     if any(file.path == ".gitignore" for file in local):
         work.notes.append(".gitignore is published like any other file, and so is what it names")
     allowed = Permissions(create, create_branch, private, create_pr)
-    target = resolve(work.client, revision, allowed, work.patience)
+    target = resolve(work.client, revision, allowed, work.patience, directory=shlex.quote(printable(directory)))
     found = work.compare(target, local)
     proposals = Proposals(work.client, work.patience, local)
     if target.proposes:

@@ -95,8 +95,17 @@ class Target:
             raise UsageError(f"{printable(tag)} is a branch", why=why, hint="give the tag another name: --tag")
 
 
-def resolve(client: HubClient, revision: str, allowed: Permissions, patience: Patience) -> Target:
+def resolve(
+    client: HubClient, revision: str, allowed: Permissions, patience: Patience, *, directory: str = "DIR"
+) -> Target:
     """Looks the repository and the revision up; creates nothing.
+
+    Args:
+        client: Of the repository.
+        revision: As it was asked for.
+        allowed: What may be created.
+        patience: How often it is asked again.
+        directory: What is pushed, for the command that a hint names.
 
     Raises:
         RevisionNotFound: The repository or branch is absent, and may not be created.
@@ -104,7 +113,7 @@ def resolve(client: HubClient, revision: str, allowed: Permissions, patience: Pa
         PublishError: The repository is public and was to be private.
     """
     name = revision.removeprefix("refs/heads/")
-    references = _references(client, allowed, patience)
+    references = _references(client, allowed, patience, directory)
     if references is None:
         return _in_new_repository(name, allowed)
     _refuse_public(client, allowed, patience)
@@ -115,7 +124,7 @@ def resolve(client: HubClient, revision: str, allowed: Permissions, patience: Pa
         return Target(name, references.branches[name], creates, references)
     _refuse_fixed(name, references)
     if not allowed.branch and (name != DEFAULT_BRANCH or references.branches):
-        raise _absent_branch(client.repo_id, name, references)
+        raise _absent_branch(client.repo_id, name, references, directory)
     creates = frozenset({"branch"} if references.branches else ())
     return Target(name, references.branches.get(DEFAULT_BRANCH), creates, references)
 
@@ -143,7 +152,7 @@ def create(client: HubClient, target: Target, allowed: Permissions, patience: Pa
         patience.persist(lambda: client.create_branch(target.revision, start))
 
 
-def _references(client: HubClient, allowed: Permissions, patience: Patience) -> References | None:
+def _references(client: HubClient, allowed: Permissions, patience: Patience, directory: str) -> References | None:
     """None where the repository is absent and may be created."""
     try:
         return patience.persist(client.references)
@@ -154,7 +163,7 @@ def _references(client: HubClient, allowed: Permissions, patience: Patience) -> 
             raise NotAuthorized(
                 error.what, why="it is absent, or private and nobody is logged in", hint=LOGIN_HINT
             ) from error
-        error.hint = f"check the name, or create it: repokit push DIR {client.repo_id} --create"
+        error.hint = f"check the name, or create it: repokit push {directory} {client.repo_id} --create"
         raise
 
 
@@ -195,8 +204,8 @@ def _refuse_fixed(name: str, references: References) -> None:
         raise UsageError(f"{printable(name)} is not a branch", why="a push moves a branch or a pull request", hint=hint)
 
 
-def _absent_branch(repo_id: str, name: str, references: References) -> RevisionNotFound:
+def _absent_branch(repo_id: str, name: str, references: References, directory: str) -> RevisionNotFound:
     near = difflib.get_close_matches(name, references.branches, n=1)
     meant = f"did you mean --revision {printable(near[0])}? " if near else ""
-    hint = f"{meant}To create it: repokit push DIR {repo_id} --revision {printable(name)} --create-branch"
+    hint = f"{meant}To create it: repokit push {directory} {repo_id} --revision {printable(name)} --create-branch"
     return RevisionNotFound(f"{repo_id} has no branch {printable(name)}", why="a push creates none unasked", hint=hint)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
+from pathlib import PurePath, PurePosixPath
 from typing import TYPE_CHECKING
 
 from repokit.printable import printable
+from repokit.schema.license import license_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,12 +44,42 @@ def contradictions(recipe: Recipe, folder: Path) -> Iterator[Contradiction]:
     yield from _files(recipe)
 
 
+def inputs(recipe: Recipe) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Paths and addresses that a build reads, each after its place in the recipe."""
+    yield ("source",), recipe.source
+    if recipe.base.path is not None:
+        yield ("base", "path"), recipe.base.path
+    for part in ("config", "tokenizer", "processor", "chat_template"):
+        if (origin := getattr(recipe, part).from_) not in {"source", "base"}:
+            yield (part, "from"), origin
+    for number, adapter in enumerate(recipe.merge.adapters):
+        yield ("merge", "adapters", str(number), "path"), adapter.path
+    if recipe.license.file not in {None, "auto"}:
+        yield ("license", "file"), str(recipe.license.file)
+
+
+def located(folder: Path, text: str) -> PurePath:
+    """Where a word of a recipe leads: links are followed, so that two names of one folder are seen to be one.
+
+    Args:
+        folder: What its paths are relative to.
+        text: A path or an address; of an address the query does not count, and `file://` is a path.
+    """
+    protocol, separator, rest = text.partition("://")
+    if separator and protocol.lower() != "file":
+        return PurePosixPath(f"{protocol.lower()}:/", rest.partition("?")[0])
+    path = folder / (rest if separator else text)
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # a loop of links: the build says so when it opens it
+        return path
+
+
 def _paths(recipe: Recipe, folder: Path) -> Iterator[Contradiction]:
-    output = _resolved(folder, recipe.output)
-    for steps, text in ((("source",), recipe.source), (("base", "path"), recipe.base.path)):
-        if output is None or text is None or (place := _resolved(folder, text)) is None:
-            continue
-        name = ".".join(steps)
+    output = located(folder, recipe.output)
+    for steps, text in inputs(recipe):
+        place = located(folder, text)
+        name = _dotted(steps)
         if place == output or output in place.parents:
             relation = "are the same" if place == output else f"overlap: `{name}` lies inside `output`"
             yield Contradiction(
@@ -57,25 +90,20 @@ def _paths(recipe: Recipe, folder: Path) -> Iterator[Contradiction]:
             )
 
 
+def _dotted(steps: tuple[str, ...]) -> str:
+    """`merge.adapters[0].path`."""
+    return "".join(f"[{step}]" if step.isdecimal() else f".{step}" for step in steps).removeprefix(".")
+
+
 def _recipe_itself(recipe: Recipe, folder: Path) -> Iterator[Contradiction]:
-    output, home = _resolved(folder, recipe.output), _resolved(folder, ".")
-    if output is not None and home is not None and (home == output or output in home.parents):
+    output, home = located(folder, recipe.output), located(folder, ".")
+    if home == output or output in home.parents:
         yield Contradiction(
             ("output",),
             f"the recipe lies inside its own `output` ({printable(recipe.output, 80)})",
             "the output directory is replaced as a whole, and the recipe would go with it",
             "write an `output` below the recipe or beside it: ./dist/name",
         )
-
-
-def _resolved(folder: Path, text: str) -> Path | None:
-    """Links followed, so that two names of one folder are seen to be one. None for what is no local path."""
-    if "://" in text:
-        return None
-    try:
-        return (folder / text).resolve()
-    except (OSError, RuntimeError):  # a loop of links: the build says so when it opens it
-        return None
 
 
 def _base(recipe: Recipe) -> Iterator[Contradiction]:
@@ -142,6 +170,13 @@ def _weights(recipe: Recipe) -> Iterator[Contradiction]:
 
 def _license(recipe: Recipe) -> Iterator[Contradiction]:
     license_ = recipe.license
+    if license_.id and license_.id not in license_ids():
+        yield Contradiction(
+            ("license", "id"),
+            f"`license.id` is {printable(license_.id, 60)!r}, which is none of the Hub's license ids",
+            "the Hub refuses a card with another one",
+            _nearest_license(license_.id),
+        )
     if license_.id != "other":
         return
     if license_.name is None:
@@ -158,6 +193,12 @@ def _license(recipe: Recipe) -> Iterator[Contradiction]:
             "nobody could read the terms",
             "name the text: `file: LICENSE`, or its URL: `link: https://...`",
         )
+
+
+def _nearest_license(text: str) -> str:
+    spelled = "-".join(text.lower().replace("license", "").replace("_", " ").split())
+    near = difflib.get_close_matches(spelled, license_ids(), n=1)
+    return f"did you mean `{near[0]}`?" if near else "write `id: other` and `name: its-name`, or one of the Hub's ids"
 
 
 def _files(recipe: Recipe) -> Iterator[Contradiction]:

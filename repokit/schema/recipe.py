@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _UNITS: dict[str, int] = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SIZE = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,12}))?\s*([KMGT]?)B?", re.ASCII | re.IGNORECASE)
 _REPO_PART = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?")
+_REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]*")
 _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
 
 
@@ -91,6 +92,17 @@ def _repo_id(text: str) -> str:
     return text
 
 
+def is_revision(text: str) -> bool:
+    """Whether this can be a commit, branch or tag on the Hub that needs no quotes in a shell or in Python."""
+    return _REVISION.fullmatch(text) is not None and ".." not in text
+
+
+def _revision(text: str) -> str:
+    if not is_revision(text):
+        raise ValueError("is no revision; must be a commit, branch or tag, in letters, digits, `-`, `_`, `.` and `/`")
+    return text
+
+
 def _regex(text: str) -> str:
     try:
         re.compile(text)
@@ -138,7 +150,9 @@ class Base(Section):
     """What a fine-tuned, adapter or quantized model came from."""
 
     id: RepoId | None = Field(None, description="Its repository on the Hub: `org/name`.", examples=["org/name"])
-    revision: str | None = Field(None, description="The commit that was used, so that checks stay true later.")
+    revision: Annotated[str, AfterValidator(_revision)] | None = Field(
+        None, description="The commit that was used, so that checks stay true later."
+    )
     path: str | None = Field(None, description="A copy, or its address, from which files can be inherited.")
     variant: str | None = Field(
         None, description="Another variant of the recipe: `id` is then its repository, `path` what it builds."

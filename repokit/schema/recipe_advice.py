@@ -30,6 +30,8 @@ _DTYPES: Mapping[str, str] = {
     "half": "float16",
 }
 
+_ALIKE = 0.55  # `lisence` is license, at 0.57; what is further off is another word
+
 # Keys that are missing on purpose.
 _ELSEWHERE: Mapping[str, tuple[str, str]] = {
     "token": ("a secret does not belong in a file that is shared", "run `hf auth login`, or set HF_TOKEN"),
@@ -100,7 +102,7 @@ def _unknown_key(where: tuple[str, ...], name: str, model: type[BaseModel]) -> A
         return Advice(what, *_ELSEWHERE[key])
     why = "a key that nobody reads would be ignored in silence, with whatever it was to do"
     known = list(_fields(parent)) if parent else []
-    if near := difflib.get_close_matches(key, known, n=1):
+    if near := difflib.get_close_matches(key, known, n=1, cutoff=_ALIKE):
         return Advice(what, why, f"did you mean `{near[0]}`?")
     places = [place for place in _places(model) if place.split(".")[-1] == key]
     if places:
@@ -115,6 +117,8 @@ def _missing(where: tuple[str, ...], name: str, model: type[BaseModel], key: str
 
 
 def _value_hint(problem: Problem, where: tuple[str, ...], model: type[BaseModel], value: object) -> str:
+    if where[-2:] == ("weights", "rename") and isinstance(value, dict):
+        return "write a list of rules: rename: [{from: REGEX, to: TEXT}]"
     if choices := _choices(where, model):
         return _choice_hint(choices, value)
     wanted = problem.message.rpartition("must be ")[2]

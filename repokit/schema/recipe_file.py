@@ -75,6 +75,28 @@ def read_all(path: Path) -> Recipe | Variants:
     return _variants(source, path.parent)
 
 
+def place_in(path: Path, where: tuple[str, ...], value: str) -> str | None:
+    """The line of a value in a recipe, at the top or in the variant that has it; None where it is in no such file."""
+    if not path.is_file():
+        return None
+    try:
+        source = yaml_source.load(path)
+    except RecipeError:
+        return None
+    variants = source.value.get("variants")
+    prefixes = [(), *(("variants", name) for name in variants)] if isinstance(variants, dict) else [()]
+    for steps_ in ((*prefix, *where) for prefix in prefixes):
+        if _at(source.value, steps_) == value:
+            return _place(source.position(steps_))
+    return None
+
+
+def _at(document: object, where: Iterable[str]) -> object:
+    for step in where:
+        document = document.get(step) if isinstance(document, dict) else None
+    return document
+
+
 def _variants(source: YamlSource, folder: Path) -> Variants:
     """Every variant: the file as it stands first, then what each of them makes of it, then all of them together."""
     _refuse(problems(RecipeFile, source.value), source)

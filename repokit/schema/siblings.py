@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections import defaultdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repokit.printable import printable, some
-from repokit.schema.contradictions import Contradiction
+from repokit.schema.contradictions import Contradiction, inputs, located
 from repokit.schema.variants import ALL, NAME, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from repokit.schema.recipe import Recipe
 
@@ -97,24 +97,10 @@ def in_order(needs: Mapping[str, frozenset[str]]) -> list[str]:
 
 def _needs(document: Document, name: str, recipes: Mapping[str, Recipe], folder: Path) -> frozenset[str]:
     recipe, named = recipes[name], _base(document, name).get("variant")
-    reads = [_resolved(folder, path) for path in _inputs(recipe)]
-    outputs = {other: _resolved(folder, found.output) for other, found in recipes.items() if other != name}
+    reads = [located(folder, text) for _, text in inputs(recipe)]
+    outputs = {other: located(folder, found.output) for other, found in recipes.items() if other != name}
     inside = (other for other, output in outputs.items() if any(output in (path, *path.parents) for path in reads))
     return frozenset([*([str(named)] if named in recipes else []), *inside])
-
-
-def _inputs(recipe: Recipe) -> Iterator[str]:
-    """Paths that a build of it reads."""
-    paths = [recipe.source, recipe.base.path]
-    paths += [origin.from_ for origin in (recipe.config, recipe.tokenizer, recipe.processor, recipe.chat_template)]
-    yield from (path for path in paths if path not in (None, "source", "base") and "://" not in path)
-
-
-def _resolved(folder: Path, text: str) -> Path:
-    try:
-        return (folder / text).resolve()
-    except (OSError, RuntimeError):  # a loop of links: the build says so when it opens it
-        return folder / text
 
 
 def _circle(document: Document, needs: Mapping[str, frozenset[str]], left: Sequence[str]) -> Contradiction:
@@ -135,7 +121,7 @@ def shared_places(document: Document, recipes: Mapping[str, Recipe], folder: Pat
 
 
 def _shared_outputs(document: Document, recipes: Mapping[str, Recipe], folder: Path) -> Iterator[Contradiction]:
-    outputs = {name: _resolved(folder, recipe.output) for name, recipe in recipes.items()}
+    outputs = {name: located(folder, recipe.output) for name, recipe in recipes.items()}
     for name, output in outputs.items():
         for other, place in outputs.items():
             if name == other or output not in (place, *place.parents):

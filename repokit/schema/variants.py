@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 NAME: Final = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_])?")
 ALL: Final = "all"  # what `--variant` takes for every one of them
 _DIST: Final = "./dist"
+_DERIVED: Final = {("repo",), ("output",)}  # the top's with the variant's name, which is what makes them its own
 
 
 def resolved(document: Document, name: str) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def output_of(document: Document, name: str) -> str:
 
 
 def place_of(document: Document, name: str, steps: tuple[str, ...]) -> tuple[str, ...]:
-    """Where in the file a value of a variant's recipe stands: in the variant, or at the top; derived ones in neither.
+    """Where in the file a value of a variant's recipe stands: in it, or at the top; a derived one is the variant's.
 
     Args:
         document: Of the file.
@@ -75,7 +76,8 @@ def place_of(document: Document, name: str, steps: tuple[str, ...]) -> tuple[str
     """
     if _reaches(_own(document, name), steps):
         return ("variants", name, *steps)
-    return steps if _reaches(document, steps) and not _is_replaced(document, name, steps) else ("variants", name)
+    at_top = _reaches(document, steps) and not _is_replaced(document, name, steps)
+    return steps if at_top and steps not in _DERIVED else ("variants", name)
 
 
 def _own(document: Document, name: str) -> Document:

@@ -449,3 +449,9 @@ def test_weights_of_a_base_that_cannot_be_read_are_not_checked_and_stop_nothing(
     api.build(plan, gate=gate)
     assert gate.last is not None
     assert "WGT222" in gate.last.report.coverage.not_checked
+
+
+@pytest.mark.parametrize("is_equal", [True, False])
+def test_what_was_held_against_it_is_said(summary, is_equal):
+    plan = summary(theirs={} if is_equal else {"rope_theta": 5.0})
+    assert plan.summary.held == "layers, shapes, config, tokens and template"

@@ -387,3 +387,23 @@ def test_sections_that_a_person_s_card_does_not_take_are_said(workshop):
     workshop.checkpoint(files={"README.md": "---\nlicense: apache-2.0\n---\n# Mine\n\nWritten by me.\n"})
     (warning,) = workshop.plan(card={"summary": "A model.", "limitations": "Many."}).warnings
     assert "card.summary, card.limitations" in warning
+
+
+def test_the_license_links_to_its_text(card):
+    assert "## License\n\n`apache-2.0` ([text](LICENSE))." in card(files={"LICENSE": "words"})
+
+
+def test_the_packages_come_before_the_code(card):
+    text = card()
+    assert text.index("pip install") < text.index("```python")
+
+
+@pytest.mark.parametrize("keys", [{"base": {"id": "base"}}, {"repo": "base"}])
+def test_a_repository_without_an_owner_is_a_warning(workshop, keys):
+    workshop.checkpoint()
+    assert any("'base' is no org/name" in warning for warning in workshop.plan(**keys).warnings)
+
+
+def test_an_old_name_has_no_owner(workshop):
+    workshop.checkpoint()
+    assert not any("org/name" in warning for warning in workshop.plan(base={"id": "gpt2"}).warnings)

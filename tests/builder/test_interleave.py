@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from repokit.builder.checkpoints.stored import InFiles, Part, TensorAt
 from repokit.builder.plan import Plan, Sources
 from repokit.builder.reading import CHUNK, Reader
-from repokit.operations import Box, Filled, Interleaved, Piece, WriteShard
+from repokit.operations import Box, Filled, Interleaved, Piece, View, WriteShard
 
 SIDES = 4096  # of a matrix that takes several chunks to read
 
@@ -113,6 +113,11 @@ def box(**changed: object) -> Box:
     return Box.model_validate({"offsets": (0, 0), "shape": (2, 2), "piece": piece, **changed})
 
 
+def viewed(shape: tuple[int, ...], strides: tuple[int, ...]) -> Piece:
+    view = View(shape=shape, strides=strides, itemsize=1)
+    return Piece(source=0, offset=0, length=view.span, view=view)
+
+
 def planned(*boxes: Box, shape: tuple[int, ...] = (2, 2), size: int = 4) -> Plan:
     content = Interleaved(shape=shape, itemsize=1, boxes=boxes)
     shard = WriteShard(path="model.safetensors", header=b"", pieces=(content,), size=size)
@@ -149,6 +154,10 @@ def test_a_plan_comes_back_from_json_as_it_was():
         box(piece=Piece(source=0, offset=0, length=3)),
         box(piece=Piece(source=1, offset=0, length=4)),
         box(piece=Piece(source=0, offset=0, length=2, cast="F16>F32")),
+        box(piece=Piece(source=0, offset=1, length=4)),
+        box(piece=viewed((2, 2), (0, 0))),
+        box(piece=viewed((1,) * 63 + (2, 2), (1,) * 63 + (2, 1))),
+        box(piece=viewed((1, 4), (2**63, 1))),
     ],
 )
 def test_a_box_that_does_not_fit_is_refused(wrong):
@@ -159,3 +168,16 @@ def test_a_box_that_does_not_fit_is_refused(wrong):
 def test_boxes_that_leave_a_hole_are_refused():
     with pytest.raises(ValidationError, match="has a piece that cannot be read"):
         planned(box(), shape=(2, 3), size=6)
+
+
+@pytest.mark.parametrize("shape", [(2**61, 0), (1,) * 64 + (0,), (0,)])
+def test_a_tensor_that_no_array_holds_is_refused(shape):
+    with pytest.raises(ValidationError, match="has a piece that cannot be read"):
+        planned(shape=shape, size=0)
+
+
+def test_a_tensor_is_cast_from_the_dtype_of_its_elements():
+    document = planned(box()).model_dump()
+    document["operations"][0]["pieces"][0]["cast"] = "F32>BF16"
+    with pytest.raises(ValidationError, match="has a piece that cannot be read"):
+        Plan.model_validate(document)

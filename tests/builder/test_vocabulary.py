@@ -13,7 +13,7 @@ from repokit import api
 from repokit.builder.checkpoints.stored import InFiles, Part, TensorAt
 from repokit.builder.plan import Sources
 from repokit.builder.reading import Reader
-from repokit.builder.vocabulary import resized
+from repokit.builder.vocabulary import _at_the_end, resized
 from repokit.builder.weights import Output, PlannedWeights
 from repokit.errors import PlanError, RecipeError, Stopped
 from repokit.operations import Filled
@@ -151,6 +151,45 @@ def test_a_bias_beside_the_batch_is_widened(workshop):
     assert (shape, data) == ((1, 20), tensors["final_logits_bias"][2] + bytes(4 * 4))
 
 
+MOBILEBERT = {
+    "architectures": ["MobileBertForMaskedLM"],
+    "model_type": "mobilebert",
+    "hidden_size": 144,
+    "embedding_size": 128,
+    "num_hidden_layers": 0,
+    "tie_word_embeddings": True,
+}
+
+
+def test_ids_that_are_no_rows_are_left_to_the_training(workshop):
+    """MobileBERT's second half of the head is [features, ids]: zeros at its end would be part of a row."""
+    words = "mobilebert.embeddings.word_embeddings.weight"
+    tensors = {
+        words: workshop.tensor("F32", (16, 128)),
+        "cls.predictions.dense.weight": workshop.tensor("F32", (16, 16)),
+    }
+    workshop.checkpoint(tensors, config=MOBILEBERT)
+    with pytest.raises(PlanError, match=r"\[16, 16\] would become \[16, 20\]") as caught:
+        rows(workshop, size=20)
+    assert (caught.value.place, "where it was trained" in caught.value.hint) == ("cls.predictions.dense.weight", True)
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "fits"),
+    [
+        ((16, 8), (20, 8), True),
+        ((16,), (20,), True),
+        ((1, 16), (1, 20), True),
+        ((3, 8, 16), (3, 8, 20), False),
+        ((80, 16), (96, 16), False),
+        ((16, 8), (18, 8), False),
+        ((16, 16), (20, 20), False),
+    ],
+)
+def test_new_rows_follow_all_others(now, then, fits):
+    assert _at_the_end(now, then, 4) is fits
+
+
 def test_an_unknown_architecture_goes_by_its_names(workshop):
     tensors = {**workshop.model(), "lm_head.bias": workshop.tensor("F32", (16,))}
     workshop.checkpoint(tensors, config={"model_type": "its-own", "architectures": ["ItsOwn"]})
@@ -281,6 +320,29 @@ def test_an_id_of_the_generation_config_keeps_its_row(workshop, generation):
 def test_an_id_that_the_recipe_adds_keeps_its_row(workshop):
     workshop.checkpoint(files=with_tokenizer())
     assert refused(workshop, 12, generation_config={"eos_token_id": 15}).place == "/eos_token_id"
+
+
+WORDS_ALONE = {"vocab.txt": "\n".join(WORDS)}
+PAIRS = {"vocab.json": json.dumps({word: number for number, word in enumerate(WORDS)}), "merges.txt": "#version: 0.2"}
+
+
+@pytest.mark.parametrize("files", [WORDS_ALONE, PAIRS], ids=["vocab.txt", "vocab.json"])
+@pytest.mark.parametrize("named", [{"pad_token": "<pad>"}, {"additional_special_tokens": ["<pad>", "word3"]}])
+def test_a_special_token_that_is_appended_at_load_keeps_its_row(workshop, files, named):
+    workshop.checkpoint(files={**files, "tokenizer_config.json": json.dumps(named)})
+    error = refused(workshop, 12)
+    assert (error.place, error.hint) == ("<pad>", "weights.vocabulary.size: 13 or more")
+
+
+def test_without_tokenizer_json_rows_of_no_token_are_cut_off(workshop):
+    workshop.checkpoint(files={**PAIRS, "tokenizer_config.json": json.dumps({"pad_token": "word3"})})
+    assert rows(workshop, size=12)[EMBEDDING][0] == (12, 8)
+
+
+def test_ids_that_no_file_spells_out_are_not_cut(workshop):
+    """Classes of SentencePiece tokenizers add an offset, languages or a mask to the pieces."""
+    workshop.checkpoint(files={"tokenizer.model": b"\n\x07\n\x05<unk>"})
+    assert "nothing says which ids are in use" in refused(workshop, 12).what
 
 
 def test_without_a_tokenizer_nothing_is_cut(workshop):
@@ -518,12 +580,12 @@ def test_views_are_counted():
         (
             20,
             "rows     16 become 20: 4 rows of zeros are added, in model.embed_tokens.weight, lm_head.weight",
-            "cast     3 tensors: 1.3 kB become 656 bytes",
+            "cast     3 tensors: float32 to bfloat16, 1.3 kB become 656 bytes",
         ),
         (
             12,
             "rows     16 become 12: 4 rows are cut off, in model.embed_tokens.weight, lm_head.weight",
-            "cast     3 tensors: 800 bytes become 400 bytes",
+            "cast     3 tensors: float32 to bfloat16, 800 bytes become 400 bytes",
         ),
     ],
 )

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from hypothesis import given, strategies as st
 
-from repokit.formats.boxes import untiled
+from repokit.formats.boxes import overlapping, untiled
 
 SHAPES = st.lists(st.integers(1, 5), min_size=1, max_size=3).map(tuple)
 
@@ -114,3 +114,12 @@ def test_a_tensor_without_elements_needs_no_box():
 def test_a_thousand_ranks_take_no_time():
     """Rows over 4,096 processes: a comparison of all pairs would take minutes."""
     assert untiled((8192, 16), [((row, 0), (2, 16)) for row in range(0, 8192, 2)]) is None
+
+
+def test_the_boxes_that_overlap_are_given():
+    boxes = [((4,), (2,)), ((1,), (2,)), ((0,), (2,))]
+    assert overlapping(boxes) == (((0,), (2,)), ((1,), (2,)))
+
+
+def test_boxes_side_by_side_do_not_overlap():
+    assert overlapping([((0,), (2,)), ((2,), (2,))]) is None

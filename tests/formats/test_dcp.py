@@ -359,3 +359,52 @@ def test_what_is_left_out_is_counted():
         ("step", "1 pickled value"),
         ("model._extra_state", "a pickled value, not a tensor"),
     ]
+
+
+@pytest.mark.parametrize("word", ["scaler.weight", "config.weight", "step.bias"])
+def test_without_keys_a_module_may_be_called_like_state_of_the_run(word):
+    found = select(read(files({("embed.weight",): W, (word,): W, **OPTIMIZER}, planned=False)))
+    assert set(found.names) == {"embed.weight", word}
+
+
+@pytest.mark.parametrize("name_", ["optimizer_0.w", "lr_scheduler.x", "scheduler.state.w.x", "optim.state.w.x"])
+def test_without_keys_state_of_the_run_is_known_by_its_names(name_):
+    assert set(select(read(files({("embed.weight",): W, (name_,): W}, planned=False))).names) == {"embed.weight"}
+
+
+def test_without_keys_what_may_be_either_is_refused():
+    folder = files({("embed.weight",): W, ("scaler.scale",): W}, planned=False)
+    assert "scaler, state of the run or a part of the model" in refusal(folder, lambda held: select(read(held)))
+
+
+def test_without_keys_a_tensor_beside_the_model_is_not_in_it():
+    found = select(read(files({("model.w",): W, ("w",): W, **OPTIMIZER}, planned=False)))
+    assert set(found.names) == {"model.w", "w"}
+
+
+@pytest.mark.parametrize("planned", [True, False])
+@pytest.mark.parametrize("key", ["rng_state", "global_step"])
+def test_state_of_the_run_at_the_top_is_left_out(key, planned):
+    found = select(read(files({("embed.weight",): W, (key,): Whole("I64", ())}, planned=planned)))
+    assert (set(found.names), [left.path for left in found.left_out]) == ({"embed.weight"}, [key])
+
+
+def test_a_tensor_in_the_model_may_be_called_like_state_of_the_run():
+    assert set(select(read(files({("model", "scaler"): W, ("model", "w"): W}))).names) == {"scaler", "w"}
+
+
+def test_one_list_of_chunks_for_many_tensors_is_refused():
+    """A pickle of 10 kB, and a million chunks without elements."""
+    chunks = dcp.list_of(box((0,), (0,)) + b"q\xf0", *[b"h\xf0"] * 999) + b"q\xf1"
+    fields = {"properties": dcp.properties("float32"), "size": dcp.sizes((0,))}
+    first, *others = (
+        dcp.made(dcp.METADATA, "TensorStorageMetadata", **fields, chunks=held) for held in (chunks, b"h\xf1")
+    )
+    document = metadata([("w0", first), *((f"w{place}", others[0]) for place in range(1, 1000))], [])
+    assert "is cut into too many chunks" in refusal({METADATA: document}, entries, MalformedFile)
+
+
+def test_keys_longer_than_any_name_are_refused():
+    keys = dcp.tuple_of(text("x" * 1000) + b"q\xf0", *[b"h\xf0"] * 63)
+    document = metadata([("w", described("F32", (), []))], [], [("w", keys)])
+    assert "has keys of more than" in refusal({METADATA: document}, read, MalformedFile)

@@ -218,6 +218,20 @@ def test_what_is_left_out_is_named():
     ]
 
 
+@pytest.mark.parametrize("key", ["rng_state", "global_step"])
+def test_state_of_the_run_at_the_top_is_left_out(key):
+    file = opened(torch_zip(state(**{"w": tensor(), key: tensor((), ())})))
+    assert (list(file.tensors), [left.path for left in file.left_out]) == (["w"], [key])
+
+
+def test_state_of_the_run_alone_is_no_model():
+    assert "holds no tensors, but rng_state" in refusal(torch_zip(state(rng_state=tensor())), UnsupportedSource).what
+
+
+def test_a_tensor_in_the_model_may_be_called_like_state_of_the_run():
+    assert list(opened(torch_zip(state(model=state(scaler=tensor())))).tensors) == ["scaler"]
+
+
 def test_dicts_of_modules_are_joined_by_dots():
     part = state(model=state(encoder=state(w=tensor(), norm=state(b=tensor())), decoder__w=tensor()))
     assert list(opened(torch_zip(part)).tensors) == ["encoder.w", "encoder.norm.b", "decoder.w"]

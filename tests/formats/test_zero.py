@@ -87,7 +87,8 @@ def test_a_stage_of_another_class_is_refused():
 
 
 def test_ranks_may_be_told_for_each_group():
-    assert optimizer(FLATS, ("partition_count", list_of(number(2), number(2)))).partitions == (2, 2)
+    ranks = ("partition_count", list_of(number(2), number(2)))
+    assert optimizer(FLATS, ("zero_stage", number(3)), ranks).partitions == (2, 2)
 
 
 def test_flat_tensors_of_either_stage_are_found():
@@ -97,3 +98,40 @@ def test_flat_tensors_of_either_stage_are_found():
 def test_optimizer_states_of_something_else_are_refused():
     with pytest.raises(MalformedFile, match="optimizer_state_dict"):
         optimizer(FLATS, inside="optimizer")
+
+
+@pytest.mark.parametrize(
+    ("key", "stage"),
+    [("fp32_flat_groups", ()), ("fp32_flat_groups", (2,)), ("single_partition_of_fp32_groups", (3,))],
+)
+def test_flat_tensors_of_another_stage_are_refused(key, stage):
+    with pytest.raises(MalformedFile, match="zero_stage"):
+        optimizer((key, FLATS[1]), *(("zero_stage", number(one)) for one in stage))
+
+
+def test_flat_tensors_of_both_stages_are_refused():
+    with pytest.raises(MalformedFile, match="has both"):
+        optimizer(FLATS, ("single_partition_of_fp32_groups", FLATS[1]), ("zero_stage", number(3)))
+
+
+def repeated(part, times):
+    """A list that holds one value many times, in two bytes each."""
+    return b"](" + part + b"q\xf0" + b"h\xf0" * (times - 1) + b"e"
+
+
+def test_paddings_of_more_parameters_than_any_model_has_are_refused():
+    paddings = repeated(list_of(*[number(0)] * 1000), 1000)
+    with pytest.raises(MalformedFile, match="is of 1,000,000 parameters"):
+        optimizer(FLATS, ("zero_stage", number(3)), ("param_alignment_paddings", paddings))
+
+
+def test_one_group_many_times_is_refused():
+    shapes = dict_of(*((f"p{place}", SHAPE) for place in range(1000)))
+    with pytest.raises(MalformedFile, match="is of 1,000,000 parameters"):
+        model(("param_shapes", repeated(shapes, 1000)))
+
+
+@pytest.mark.parametrize("shape", [(1,) * 65, (2**30, 2**30), (2**60,)])
+def test_a_shape_of_no_parameter_is_refused(shape):
+    with pytest.raises(MalformedFile, match="shape"):
+        model(("param_shapes", dict_of(("a", tuple_of(*map(number, shape))))))

@@ -229,8 +229,15 @@ def check(forge: Forge, dtype: str, output: Path, theirs: dict[str, Any]) -> Non
     assert not {name for name in theirs.keys() - changed if not torch.equal(report.tensors[name], before[name])}
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", MERGES)
+# Every kind in one of the dtypes in every run, in each of them under `-m full`.
+KINDS = [
+    pytest.param(name, dtype, marks=() if place == number % len(DTYPES) else pytest.mark.full)
+    for number, name in enumerate(MERGES)
+    for place, dtype in enumerate(DTYPES)
+]
+
+
+@pytest.mark.parametrize(("name", "dtype"), KINDS)
 def test_a_merge_is_what_peft_gives(folder, name, dtype):
     merge = MERGES[name]
     place = forge(folder, merge.base, dtype)

@@ -326,6 +326,11 @@ SECRETS = [
     ("sftp://me:CAN/CANARY@host/run", "sftp://*@host/run"),
     ("ftp://me:CANARY@host:21/run", "ftp://*@host:21/run"),
     ("https://host/f?CANARY", "https://host/f?*"),
+    ("https://host/f?x=CANARY;sig=CANARY2&y", "https://host/f?x=*;sig=*&*"),
+    ("https://host/f?download=true;X-Sig=CANARY", "https://host/f?download=true;X-Sig=*"),
+    ("https://host/f?revision=CANARY%3Dx", "https://host/f?revision=*"),
+    ("https://host/a;sig=CANARY/f", "https://host/a;sig=*/f"),
+    ("dbfs://CANARY@host/f", "dbfs://*@host/f"),
 ]
 
 
@@ -352,11 +357,19 @@ def test_its_text_opens_it_again_in_this_process(address, _expected):
         "abfs://box@account.dfs.core.windows.net/x",
         "hf://org/name@main",
         "sftp://me@host/x",
+        "s3://host/a;x=1#2",
         "http://host:80/a@b",
     ],
 )
 def test_what_is_no_secret_is_shown(address):
     assert str(Url.parse(address)) == address
+
+
+@pytest.mark.parametrize("address", ["https://host/f#access_token=CANARY", "https://host/f?x=1#access_token=CANARY"])
+def test_a_fragment_is_refused_and_not_shown(address):
+    with pytest.raises(UsageError, match="has a fragment") as caught:
+        Url.parse(address)
+    assert "CANARY" not in str(caught.value)
 
 
 def test_two_secrets_are_two_marks():

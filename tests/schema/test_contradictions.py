@@ -62,6 +62,26 @@ def test_output_would_replace_the_base(refusal):
     assert "`base.path`" in refusal("base: {path: ./dist/tiny/base}\n").what
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("merge: {adapters: [{path: ./a}, {path: ./dist/tiny}]}\n", "merge.adapters[1].path"),
+        ("config: {from: ./dist/tiny}\n", "config.from"),
+        ("tokenizer: {from: ./dist/tiny/sub}\n", "tokenizer.from"),
+        ("processor: {from: ./dist/tiny}\n", "processor.from"),
+        ("chat_template: {from: ./dist/tiny}\n", "chat_template.from"),
+        ("license: {id: mit, file: ./dist/tiny/LICENSE}\n", "license.file"),
+    ],
+)
+def test_output_would_replace_another_input(refusal, text, name):
+    assert f"`{name}`" in refusal(text).what
+
+
+def test_output_in_a_bucket_would_replace_the_source(refusal):
+    head = "version: 1\nsource: s3://bucket/run/a\noutput: s3://bucket/run\n"
+    assert "lies inside" in refusal("", head=head).what
+
+
 @pytest.mark.parametrize("output", [".", "..", "/"])
 def test_output_would_replace_the_recipe(refusal, output):
     what = refusal("", head=f"version: 1\nsource: hf://org/name\noutput: {output}\n").what

@@ -67,6 +67,7 @@ def test_three_keys_are_enough(load):
         # unknown keys
         ("wieghts: {}\n", "`wieghts` is not a known key", "line 4 column 1", "did you mean `weights`?"),
         ("weights:\n  dytpe: bfloat16\n", "`weights.dytpe` is not a known key", "line 5 column 3", "did you mean `dtype`?"),
+        ("lisence: {}\n", "`lisence` is not a known key", "line 4 column 1", "did you mean `license`?"),
         ("dtype: bfloat16\n", "`dtype` is not a known key", "line 4 column 1", "did you mean `weights.dtype`?"),
         ("base: {zzz: 1}\n", "`base.zzz` is not a known key", "line 4 column 8", "known here: id, revision, path"),
         ("push: {token: hf_x}\n", "`push.token` is not a known key", "line 4 column 8", "HF_TOKEN"),
@@ -80,7 +81,9 @@ def test_three_keys_are_enough(load):
         ("compat: [transformers-3]\n", "`compat[0]` is 'transformers-3'", "line 4 column 10", "`transformers-4`"),
         ("weights: {max_shard_size: 5GiB}\n", "`weights.max_shard_size` is no size", "line 4 column 27", "for example `max_shard_size: 5GB`"),
         ("repo: a/b/c\n", "`repo` is no repository on the Hub", "line 4 column 7", "for example `repo: org/name`"),
+        ("license: {id: Apache 2.0}\n", "`license.id` is 'Apache 2.0', which is none of", "line 4 column 15", "did you mean `apache-2.0`?"),
         # values of a wrong type
+        ("weights: {rename: {a: b}}\n", "`weights.rename`", "line 4 column 19", "[{from: REGEX, to: TEXT}]"),
         ("weights: {dtype: 16}\n", "`weights.dtype` is 16, must be", "line 4 column 18", "write one of"),
         ("weights: []\n", "`weights` is a list, must be a mapping", "line 4 column 10", "the keys dtype, keep"),
         ("license: mit\n", "`license` is a string, must be a mapping", "line 4 column 10", "the keys id, file"),
@@ -100,6 +103,7 @@ def test_three_keys_are_enough(load):
         ("card: {language: no}\n", "`card.language` is a boolean, must be a string", "line 4 column 18", 'language: "no"'),
         ("card: {language: [en, no]}\n", "`card.language[1]` is a boolean", "line 4 column 23", 'language: "no"'),
         ("push: {tag: 1.0}\n", "`push.tag` is a float, must be a string", "line 4 column 13", 'tag: "1.0"'),
+        ("base: {id: a/b, revision: \"x'y\"}\n", "`base.revision` is no revision", "line 4 column 27", "README"),
         ("base: {id: a/b, revision: 1234567}\n", "`base.revision` is an integer", "line 4 column 27", 'revision: "1234567"'),
         ("push: {tag: 2026-01-01}\n", "`push.tag` is a date", "line 4 column 13", 'tag: "2026-01-01"'),
         ("push: {tag: 1:30:00}\n", "`push.tag` is an integer", "line 4 column 13", 'tag: "1:30:00"'),

@@ -136,11 +136,23 @@ def test_what_another_is_made_from_is_built_before_it(read):
 
 @pytest.mark.parametrize(
     "keys",
-    ["source: ./dist/a", "source: ./dist/a/sub", "base: {path: ./dist/a}", "tokenizer: {from: ./dist/a}"],
+    [
+        "source: ./dist/a",
+        "source: ./dist/a/sub",
+        "base: {path: ./dist/a}",
+        "tokenizer: {from: ./dist/a}",
+        "merge: {adapters: [{path: ./dist/a}]}",
+        "license: {id: mit, file: ./dist/a/LICENSE}",
+    ],
 )
 def test_what_reads_from_what_another_builds_is_built_after_it(read, keys):
     found = read(f"source: x\nvariants:\n  b: {{{keys}}}\n  a: {{}}\n")
     assert (list(found.recipes), found.needs["b"]) == (["a", "b"], frozenset({"a"}))
+
+
+def test_what_reads_from_what_another_builds_in_a_bucket_is_built_after_it(read):
+    text = "source: x\nvariants:\n  b: {source: 's3://bucket/a?x=1'}\n  a: {output: 's3://bucket/a'}\n"
+    assert list(read(text).recipes) == ["a", "b"]
 
 
 def test_a_base_at_the_top_is_every_variants(read):
@@ -179,7 +191,7 @@ def test_a_base_at_the_top_is_every_variants(read):
         ("variants: {a: {}}\n", "`variants.a` lacks `source`", "line 3 column 15", "add `source: ...` to it, or at the top"),
         ("source: x\nweights: {dtype: float16}\nvariants: {a: {kind: gguf}}\n", "variant a: `kind` is `gguf`, and `weights.dtype` is set", "line 4 column 18", "remove"),
         ("source: x\nvariants:\n  a: {source: ./dist/a}\n", "variant a: `source` (./dist/a) and `output` (./dist/a) are the same", "line 5 column 6", "outside"),
-        ("source: x\nrepo: m\nvariants: {a--b: {}}\n", "`variants.a--b.repo` is no repository on the Hub", "line 4 column 7", "org/name"),
+        ("source: x\nrepo: m\nvariants: {a--b: {}}\n", "`variants.a--b.repo` is no repository on the Hub", "line 5 column 18", "org/name"),
         # of their bases
         ("source: x\nvariants:\n  a: {base: {variant: ful}}\n  full: {}\n", "`variants.a.base.variant` is `ful`, and no variant has that name", "line 5 column 23", "did you mean `full`?"),
         ("source: x\nbase: {variant: full}\nvariants: {a: {}, b: {}}\n", "`base.variant` is `full`, and no variant has that name", "line 4 column 17", "there are a, b"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
+from repokit.builder.adapters.leaks import is_of_a_cache
 from repokit.builder.card import cell, pipeline_tag, put_together, rendered, training_facts
 from repokit.formats.tensors import HEADER_NAMES
 from repokit.printable import printable, size, some
@@ -73,13 +76,33 @@ def write_card(
             recipe,
             details=[(label, cell(value)) for label, value in _details(recipe, adapters, planned)],
             training_facts=training_facts(checkpoint.trainer_state),
-            folders=[one.folder.rstrip("/") for one in adapters] if len(adapters) > 1 else [],
             base=recipe.base.id,
-            base_revision=recipe.base.revision,
+            base_literal=_literal(recipe.base.id or ""),
+            base_revision=recipe.base.revision and _literal(recipe.base.revision),
+            **_several([one.folder.rstrip("/") for one in adapters]),
             **_loading(adapters, planned, task, config=config, published=published, checkpoint=checkpoint),
         )
 
     return put_together(recipe, checkpoint, inferred, license_file, body)
+
+
+def _literal(text: str) -> str:
+    r"""A string as Python spells it, in ASCII. JSON spells it alike, but for what lies beyond \uFFFF."""
+    return json.dumps(text) if max(text, default="") < "\U00010000" else ascii(text)
+
+
+def _several(folders: list[str]) -> dict[str, Any]:
+    """The folder of the adapter that is loaded first, and names and folders of the others, as Python spells them."""
+    taken = {"default"}  # the first one's, which PEFT gives it
+    others = []
+    for folder in folders[1:]:
+        name = plain = re.sub(r"[^A-Za-z0-9_-]+", "_", folder)  # torch takes no dot in the name of a module
+        number = 2
+        while name in taken:
+            name, number = f"{plain}_{number}", number + 1
+        taken.add(name)
+        others.append((_literal(name), _literal(folder)))
+    return {"subfolder": folders[0] and len(folders) > 1 and _literal(folders[0]), "others": others}
 
 
 def pipeline_tag_of(adapter: StoredAdapter, config: Config | None) -> str | None:
@@ -94,7 +117,7 @@ def pipeline_tag_of(adapter: StoredAdapter, config: Config | None) -> str | None
 
 def numbers_of(adapter: StoredAdapter) -> str:
     """`rank 16, alpha 32, on q_proj, v_proj`; "" where it has none."""
-    rank, alpha = _rank(adapter), _number(adapter, "lora_alpha", "alpha")
+    rank, alpha = _rank(adapter), _alpha(adapter)
     targets = adapter.config.raw.get("target_modules")
     names = some(sorted(map(printable, targets)), limit=7) if isinstance(targets, list) else _names(targets)
     parts = (rank and f"rank {rank}", alpha and f"alpha {alpha}", names and f"on {names}")
@@ -131,7 +154,7 @@ def _details(recipe: Recipe, adapters: Sequence[StoredAdapter], planned: Planned
         "Base model": f"[{recipe.base.id}](https://huggingface.co/{recipe.base.id}){pinned}",
         "Method": _same(adapters, method_of),
         "Rank": _same(adapters, _rank),
-        "Alpha": _same(adapters, lambda one: _number(one, "lora_alpha", "alpha")),
+        "Alpha": _same(adapters, _alpha),
         "Dropout": _same(adapters, lambda one: _number(one, "lora_dropout")),
         "Adapted modules": _same(adapters, _targets),
         "Trained whole": _same(adapters, lambda one: _names(one.config.raw.get("modules_to_save"))),
@@ -166,14 +189,27 @@ def _rank(adapter: StoredAdapter) -> str | None:
     if adapter.method in PROMPTS:
         tokens = adapter.config.integer("num_virtual_tokens")
         return None if tokens is None else f"{tokens:,} virtual tokens"
-    rank = _number(adapter, "r")
-    patterns = adapter.config.raw.get("rank_pattern")
-    return f"{rank}, others by rank_pattern" if rank and patterns else rank
+    return _with_others(adapter, _number(adapter, "r"), "rank_pattern")
+
+
+def _alpha(adapter: StoredAdapter) -> str | None:
+    return _with_others(adapter, _number(adapter, "lora_alpha", "alpha"), "alpha_pattern")
+
+
+def _with_others(adapter: StoredAdapter, number: str | None, patterns: str) -> str | None:
+    return f"{number}, others by {patterns}" if number and adapter.config.raw.get(patterns) else number
 
 
 def _number(adapter: StoredAdapter, *keys: str) -> str | None:
     values = (adapter.config.number(key) for key in keys)
-    return next((f"{value:g}" for value in values if value is not None), None)
+    return next((_shown(value) for value in values if value is not None), None)
+
+
+def _shown(value: float) -> str:
+    try:
+        return f"{value:g}"
+    except OverflowError:  # an integer, which JSON does not bound
+        return f"{'more' if value > 0 else 'less'} than any float"
 
 
 def _targets(adapter: StoredAdapter) -> str | None:
@@ -210,7 +246,8 @@ def _loading(
         "model_class": auto,
         "processor": "tokenizer" if reads == "AutoTokenizer" else "processor",
         "processor_class": reads,
-        "own_tokenizer": own or processor,
+        # A tokenizer alone is no processor: of a model that sees, the base has what is missing.
+        "own_tokenizer": processor or (own and reads == "AutoTokenizer"),
         "chat": own
         and reads == "AutoTokenizer"
         and auto == "AutoModelForCausalLM"
@@ -224,7 +261,7 @@ def _loading(
 def _class(adapter: StoredAdapter) -> str | None:
     """The class of transformers that the adapter says it was trained on."""
     mapping = adapter.config.mapping("auto_mapping")
-    named = None if mapping is None else mapping.string("base_model_class")
+    named = None if mapping is None or is_of_a_cache(mapping.raw) else mapping.string("base_model_class")
     return named if named is not None and named.isascii() and named.isidentifier() else None
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from repokit.builder.adapters.leaks import is_of_a_cache, paths, refuse_token, unread_keys
 from repokit.errors import InputError, RecipeError
 from repokit.formats.json_edit import with_value, without
 from repokit.formats.paths import is_local, is_repo_id
+from repokit.formats.strict_json import loads
 from repokit.printable import count, printable, some
+from repokit.schema.recipe import is_revision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,15 +24,14 @@ BASE: Final = "base_model_name_or_path"
 _OF_THE_RUN: Final = ("runtime_config",)
 # Where the tokenizer of a prompt's first words lay (peft 0.21 PromptTuningConfig): null is refused beside them.
 _TOKENIZER: Final = "tokenizer_name_or_path"
-# Names of modules and expressions: what looks like a path there is none.
+# Names of modules, expressions and prose: what looks like a path there is none. Or it is written anew.
 _PATTERNS: Final = frozenset(
     {
         *("target_modules", "exclude_modules", "modules_to_save", "layers_pattern", "target_parameters"),
         *("rank_pattern", "alpha_pattern", "feedforward_modules", "block_size_pattern", "n_frequency_pattern"),
-        *("trainable_token_indices", "auto_mapping", BASE, _TOKENIZER),
+        *("trainable_token_indices", "prompt_tuning_init_text", "revision", BASE, _TOKENIZER),
     }
 )
-_PATH: Final = re.compile(r"(?:/|~/|\.{1,2}/|file:|[A-Za-z]:[/\\]|\\\\)")
 # The folder of a model in the cache of huggingface_hub: it says which model and which commit.
 _CACHED: Final = re.compile(
     r"(?:.*[/\\])?models--(?P<owner>[^/\\]+?)--(?P<name>[^/\\]+)[/\\]snapshots[/\\](?P<sha>[0-9a-f]{40})[/\\]?"
@@ -64,11 +66,11 @@ def base_of(base: Base, adapters: Iterable[StoredAdapter]) -> Known:
     """
     adapters = list(adapters)
     if base.id is not None:
-        return Known(base.id, base.revision or _revision(adapters))
+        return Known(base.id, base.revision or _revision(adapters, base.id))
     named = {one.config.string(BASE) for one in adapters}
     name = next(iter(named)) if len(named) == 1 else None
     if name is not None and on_the_hub(name):
-        return Known(name, base.revision or _revision(adapters))
+        return Known(name, base.revision or _revision(adapters, name))
     told = some(sorted(printable(name, 100) for name in named if name)) or "no model"
     what = f"does not say which base model the adapter is for; adapter_config.json names {told}"
     why = "nobody else can load that, and the Hub refuses a card that names it"
@@ -79,10 +81,18 @@ def base_of(base: Base, adapters: Iterable[StoredAdapter]) -> Known:
     raise RecipeError(what, why=why, place="base.id", hint=hint)
 
 
-def _revision(adapters: list[StoredAdapter]) -> str | None:
+def _revision(adapters: list[StoredAdapter], base: str) -> str | None:
     """The one that they state; PEFT itself asks the Hub for it."""
-    stated = {one.config.string("revision") for one in adapters}
+    stated = {stated_revision(one, base) for one in adapters}
     return stated.pop() if len(stated) == 1 else None
+
+
+def stated_revision(adapter: StoredAdapter, base: str) -> str | None:
+    """The revision that an adapter states of its base; None where it is of another repository, or can be of none."""
+    named, stated = adapter.config.string(BASE) or "", adapter.config.string("revision")
+    if stated is None or not is_revision(stated) or not on_the_hub(named):
+        return None
+    return stated if named.casefold() == base.casefold() else None
 
 
 class Edited(NamedTuple):
@@ -100,29 +110,62 @@ def published_config(adapter: StoredAdapter, base: Known) -> Edited:
         base: What it is for.
 
     Raises:
-        InputError: It needs adapters of the machine that trained.
+        InputError: It needs adapters of the machine that trained, or holds a secret.
     """
     path, raw = adapter.config.path, adapter.config.raw
     if adapter.method == "XLORA":
         _check_mixed(adapter)
     content, notes = adapter.content, []
-    values = {BASE: base.id, "revision": base.revision, "inference_mode": True}
-    if is_local(str(raw.get(_TOKENIZER) or "")):
-        values[_TOKENIZER] = base.id
-    for key, value in values.items():
-        if value is not None and raw.get(key) != value:
-            content = with_value(content, f"/{key}", value, path)
+    for key, value in _written(adapter, base).items():
+        content = with_value(content, f"/{key}", value, path)
     named = adapter.config.string(BASE)
     if named is not None and named != base.id and on_the_hub(named):
         notes.append(f"{path} names the base {printable(named, 100)}; the recipe's {base.id} is written")
-    dropped = [*(f"/{key}" for key in _OF_THE_RUN if key in raw), *_paths(raw)]
-    for pointer in dropped:
+    notes.extend(_changes(adapter, base))
+    unread = [key for key in unread_keys(raw) if key not in _OF_THE_RUN]
+    dropped = [
+        *(adapter.config.at(key) for key in _OF_THE_RUN if key in raw),
+        *paths(raw, {*_PATTERNS, *_OF_THE_RUN, *unread}),
+    ]
+    for pointer in (*map(adapter.config.at, unread), *reversed(dropped)):  # an item before those in front of it
         content = without(content, pointer, path)
     if dropped:
-        notes.append(
-            f"{path}: {some([printable(place[1:]) for place in dropped])} left out: of the machine that trained"
-        )
+        notes.append(f"{path}: {some([place[1:] for place in dropped])} left out: of the machine that trained")
+    if unread:
+        notes.append(f"{path}: {some(unread)} left out: PEFT reads no such field of {adapter.method}")
+    refuse_token(loads(content, path, infinity=True), path)
     return Edited(content, tuple(notes))
+
+
+def _written(adapter: StoredAdapter, base: Known) -> dict[str, object]:
+    """What stands in the place of values that others cannot use."""
+    raw = adapter.config.raw
+    values: dict[str, object] = {BASE: base.id, "inference_mode": True}
+    if base.revision is not None:
+        values["revision"] = base.revision
+    elif _is_foreign(adapter, base):
+        values["revision"] = None
+    if is_local(str(raw.get(_TOKENIZER) or "")):
+        values[_TOKENIZER] = base.id
+    if is_of_a_cache(raw.get("auto_mapping")):
+        values["auto_mapping"] = None  # PEFT takes both of its keys, or none
+    return {key: value for key, value in values.items() if key not in raw or raw[key] != value}
+
+
+def _is_foreign(adapter: StoredAdapter, base: Known) -> bool:
+    """Whether it states a revision that is none of the base."""
+    return adapter.config.raw.get("revision") is not None and stated_revision(adapter, base.id) is None
+
+
+def _changes(adapter: StoredAdapter, base: Known) -> Iterator[str]:
+    """What of this a person should know."""
+    config = adapter.config
+    if _is_foreign(adapter, base):
+        named, stated = printable(config.string(BASE) or "no model", 100), printable(config.raw["revision"], 60)
+        why = f"it is of {named}" if is_revision(config.string("revision") or "") else "it can be none of the Hub's"
+        yield f"{config.path} states the revision {stated}, which is left out: {why}"
+    if is_of_a_cache(config.raw.get("auto_mapping")):
+        yield f"{config.path}: auto_mapping left out: it names a module of the machine that trained"
 
 
 def _check_mixed(adapter: StoredAdapter) -> None:
@@ -137,14 +180,3 @@ def _check_mixed(adapter: StoredAdapter) -> None:
         what = f"mixes {count(len(lost), 'adapter')} that nobody else has: {some(lost)}"
         hint = "publish each of them first, and write its id on the Hub in the place of the path"
         raise InputError(what, path=adapter.config.path, place=mixed.at(lost[0]), hint=hint)
-
-
-def _paths(raw: Any, pointer: str = "") -> Iterator[str]:  # noqa: ANN401 - any part of the document
-    """JSON Pointers of values that are paths of a machine, in objects of any depth."""
-    for key, value in raw.items() if isinstance(raw, dict) else ():
-        place = f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}"
-        if not pointer and (key in _PATTERNS or key in _OF_THE_RUN):
-            continue
-        if isinstance(value, str) and _PATH.match(value):
-            yield place
-        yield from _paths(value, place)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from repokit.builder.adapters.card import method_of, numbers_of, pipeline_tag_of
 from repokit.builder.adapters.checks import whole_tensors
-from repokit.builder.adapters.document import BASE, cached, on_the_hub
+from repokit.builder.adapters.document import BASE, cached, on_the_hub, stated_revision
 from repokit.builder.adapters.naming import saved_names
 from repokit.builder.adapters.weights import read_adapters
 from repokit.builder.checkpoints.sources import Checkpoint, Role, open_checkpoint
@@ -92,9 +92,9 @@ class _AdapterFacts(Facts):
 
     @property
     def revision(self) -> str | None:
-        """The commit of the base."""
+        """The commit of the base, where it is this one that the config speaks of."""
         found = cached(self.named)
-        return found.revision if found is not None else self.adapters[0].config.string("revision")
+        return found.revision if found is not None else stated_revision(self.adapters[0], self.named or "")
 
     @property
     def pipeline_tag(self) -> tuple[str, str] | None:
@@ -131,6 +131,9 @@ class _AdapterFacts(Facts):
                 yield f"beside it     {size(beside.size)}: {beside.what}"
         named = "none named" if self.named is None else printable(self.named, 100)
         yield f"base          {named}, from {ADAPTER_CONFIG}"
+        stated = self.adapters[0].config.raw.get("revision")
+        if stated is not None and self.revision is None:
+            yield f"not taken     revision {printable(stated, 60)}: none of a model on the Hub"
         tensors = self.checkpoint.tensors
         total = sum(tensor.size for tensor in tensors.values())
         files = count(len(self.checkpoint.weights.files), "file")

@@ -62,6 +62,12 @@ def dcp_weights(root: Place, repository: Repository, only: str | None = None) ->
     return DcpWeights(root, repository, "" if "" in folders else folders[0])
 
 
+def unread(repository: Repository) -> tuple[str, ...]:
+    """What a person should know of a model of accelerate's beside weights that are whole and read in its place."""
+    found = sorted({match[0] for path in repository.files if (match := FSDP.match(path)) and path.endswith(METADATA)})
+    return tuple(f"{folder} holds a model too, and is not read; name it to build from it" for folder in found)
+
+
 def _is_metadata(path: str) -> bool:
     folder = path.removesuffix(METADATA)
     if PurePosixPath(path).name != METADATA or _NESTED.match(path) or (folder and _OF_OPTIMIZER.fullmatch(folder)):
@@ -136,7 +142,9 @@ class DcpWeights(InFiles):
     @cached_property
     def _metadata(self) -> DcpMetadata:
         path = self._folder + METADATA
-        entry = self._repository.files[path]
+        if (entry := self._repository.files.get(path)) is None:
+            what = "lies in a folder that is no part of a checkpoint"
+            raise MissingInput(what, path=str(self._root / path), hint="copy the folder to another name")
         if entry.size > MAX_PICKLE:
             hint = (
                 "python -m torch.distributed.checkpoint.format_utils dcp_to_torch CHECKPOINT model.pt, and build that"

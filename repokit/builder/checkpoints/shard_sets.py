@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from repokit.repo.repository import Repository
     from repokit.repo.weight_index import Index
 
-_NUMBERED: Final = re.compile(r"([^/]+)-(\d+)-of-(\d+)\.safetensors")
-_SLICE: Final = re.compile(r"shard-\d+-.+")  # of torch's HuggingFaceStorageWriter: parts of tensors
+_NUMBERED: Final = re.compile(r"([^/]+)-([0-9]+)-of-([0-9]+)\.safetensors")
+_SLICE: Final = re.compile(r"shard-[0-9]+-.+")  # of torch's HuggingFaceStorageWriter: parts of tensors
 _ADAPTER: Final = "adapter_model"
 MAX_NAMED: Final = 100
 
@@ -71,13 +71,25 @@ def rebuilt(root: Place, repository: Repository) -> RebuiltSafetensors | None:
         return None if found is None else RebuiltSafetensors(root, repository, found, None)
     if not _is_readable(repository, index.shards):
         return None
-    faults = tuple(_faults(index, repository))
+    if not (faults := tuple(_faults(index, repository))):
+        return None
     sets = _sets(repository)
-    if not faults or len(sets) != 1 or sets[0].lacks:
+    if len(sets) != 1 or sets[0].lacks:
         return None
     weights = RebuiltSafetensors(root, repository, sets[0], index, faults)
+    return weights if _is_of_these(index, weights) and weights.conflict is None else None
+
+
+def _is_of_these(index: Index, weights: RebuiltSafetensors) -> bool:
+    """Whether an index was written for these shards: they hold all that it names, and if more, its size says so.
+
+    An index whose size is that of what it names is right about itself: what it does not name is of another run.
+    """
     known = index.document.raw["weight_map"]
-    return weights if all(name in weights.held for name in known) and weights.conflict is None else None
+    if any(name not in weights.held for name in known):
+        return False
+    total = None if index.metadata is None else index.metadata.raw.get("total_size")
+    return total is None or len(known) == len(weights.held) or total == sum(at.size for at in weights.first.values())
 
 
 def _is_readable(repository: Repository, paths: Iterable[str]) -> bool:
@@ -90,7 +102,11 @@ def _sets(repository: Repository) -> list[_Set]:
     for path in repository.files:
         match = _NUMBERED.fullmatch(path)
         if match and not _SLICE.fullmatch(match[1]) and match[1] != _ADAPTER:
-            found.setdefault((match[1], int(match[3])), {})[int(match[2])] = path
+            files = found.setdefault((match[1], int(match[3])), {})
+            if (other := files.setdefault(int(match[2]), path)) != path:
+                what = f"is shard {int(match[2]):,}, and so is {printable(other)}"
+                hint = "move the one that is old out of the directory"
+                raise InputError(what, why="nothing says which of them counts", path=path, hint=hint)
     return [_Set(stem, total, files) for (stem, total), files in found.items()]
 
 
@@ -160,26 +176,26 @@ class RebuiltSafetensors(InFiles):
     @cached_property
     def conflict(self) -> tuple[str, str, str] | None:
         """A tensor and two shards that hold it with different values; None where every tensor has one."""
-        for name, paths in self.held.items():
-            first, *others = paths
+        for name, (first, *others) in self.held.items():
             for other in others:
-                if not same_bytes(self, self._at(first, name), self._at(other, name)):
-                    return name, first, other
+                if not same_bytes(self, first, other):
+                    return name, first.file, other.file
         return None
 
-    def _at(self, path: str, name: str) -> TensorAt:
-        header = self._repository.header(path)
-        tensor = next(tensor for tensor in header.tensors if tensor.name == name)
-        return TensorAt(path, tensor.dtype, tensor.shape, header.data_start + tensor.begin)
-
     @cached_property
-    def held(self) -> Mapping[str, list[str]]:
-        """The shards that hold each name."""
-        found: dict[str, list[str]] = {}
+    def held(self) -> Mapping[str, list[TensorAt]]:
+        """Where each name is held, in the order of the shards."""
+        found: dict[str, list[TensorAt]] = {}
         for path in self.files:
-            for tensor in self._repository.header(path).tensors:
-                found.setdefault(tensor.name, []).append(path)
+            header = self._repository.header(path)
+            for name, dtype, shape, begin, _ in header.tensors:
+                found.setdefault(name, []).append(TensorAt(path, dtype, shape, header.data_start + begin))
         return found
+
+    @property
+    def first(self) -> Mapping[str, TensorAt]:
+        """The first place of each name."""
+        return {name: places[0] for name, places in self.held.items()}
 
     @cached_property
     def tensors(self) -> Mapping[str, TensorAt]:
@@ -188,10 +204,4 @@ class RebuiltSafetensors(InFiles):
             what = f"holds {printable(name)} with other values than {printable(one)}"
             hint = "save the model again, into an empty directory"
             raise MalformedFile(what, why="nothing says which of them counts", path=other, hint=hint)
-        found: dict[str, TensorAt] = {}
-        for path in self.files:
-            header = self._repository.header(path)
-            for name, dtype, shape, begin, _ in header.tensors:
-                at = TensorAt(path, dtype, shape, header.data_start + begin)
-                found.setdefault(name, at)
-        return found
+        return self.first

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from repokit.builder.checkpoints.stored import InFiles, LeftBehind, Part, TensorAt
-from repokit.errors import MalformedFile, MissingInput
-from repokit.formats.boxes import untiled
+from repokit.builder.transforms.tie import same_bytes
+from repokit.errors import InputError, MalformedFile, MissingInput
+from repokit.formats.boxes import overlapping, untiled
 from repokit.formats.strict_json import loads
 from repokit.printable import count, printable, some
 
@@ -24,7 +26,11 @@ if TYPE_CHECKING:
     from repokit.repo.repository import Repository
 
 SHARDING: Final = "DCP_SHARDING_INFO"  # torch/distributed/checkpoint/_hf_utils.py
-_SLICE: Final = re.compile(r"(?P<folder>(?:sharded/)?)shard-(?P<rank>\d+)-model-\d+-of-\d+\.safetensors")
+_SLICE: Final = re.compile(
+    r"(?P<folder>(?:sharded/)?)shard-(?P<rank>[0-9]+)-model-(?P<number>[0-9]+)-of-(?P<total>[0-9]+)\.safetensors"
+)
+_TWO_RUNS: Final = "the folder holds files of two runs"
+_SHOWN: Final = 8  # numbers in a message
 
 Sizes = tuple[int, ...]
 
@@ -58,11 +64,38 @@ class SlicedWeights(InFiles):
 
     @cached_property
     def tensors(self) -> Mapping[str, TensorAt]:
+        self._check_numbers()
         slices: dict[str, list[tuple[str, Part]]] = {}
         for path in self.files:
             for name, dtype, part in self._slices(path):
                 slices.setdefault(name, []).append((dtype, part))
         return {name: self._tensor(name, found) for name, found in slices.items()}
+
+    def _check_numbers(self) -> None:
+        """Refuses files of two runs, and a number that no process has.
+
+        A process has no file of a number whose tensors it holds nothing of (HuggingFaceStorageWriter.write_data).
+
+        Raises:
+            InputError: Naming them.
+        """
+        totals: dict[int, str] = {}
+        numbers: set[int] = set()
+        for path in self.files:
+            if match := _SLICE.fullmatch(path):
+                totals.setdefault(int(match["total"]), path)
+                numbers.add(int(match["number"]))
+        if len(totals) > 1:
+            what = f"has slices of models in {some([f'{total:,}' for total in sorted(totals)])} files"
+            hint = "move those that are old out of the folder"
+            raise InputError(f"{what}: {some(list(totals.values()))}", why=_TWO_RUNS, path=str(self._root), hint=hint)
+        total = next(iter(totals))
+        if lacks := total - sum(1 <= number <= total for number in numbers):
+            missing = islice((number for number in range(1, total + 1) if number not in numbers), _SHOWN)
+            names = [f"shard-*-model-{number:05d}-of-{total:05d}.safetensors" for number in missing]
+            what = f"lacks the slices of {count(lacks, 'file')} of {total:,}: {some(names)}"
+            why = "the tensors in them would be missing from the model"
+            raise MissingInput(what, why=why, path=str(self._root), hint="copy every process's files")
 
     def _slices(self, path: str) -> Iterator[tuple[str, str, Part]]:
         header = self._repository.header(path)
@@ -81,16 +114,38 @@ class SlicedWeights(InFiles):
             what = f"has slices of several dtypes or numbers of dimensions in {some(files)}"
             raise MalformedFile(what, path=str(self._root), place=printable(name))
         dtype, first = slices[0]
-        parts = list({part.place: part for _, part in slices if 0 not in part.shape}.values())
+        parts = self._distinct(name, dtype, [part for _, part in slices if 0 not in part.shape])
         if not parts:
             return TensorAt(first.file, dtype, first.shape, first.offset)
         shape = tuple(max(place + length for place, length in zip(*ends, strict=True)) for ends in _by_dimension(parts))
-        if problem := untiled(shape, [(part.place or (), part.shape) for part in parts]):
+        boxes = [(part.place or (), part.shape) for part in parts]
+        if problem := untiled(shape, boxes):
+            if (both := overlapping(boxes)) is not None:
+                one, other = (parts[boxes.index(box)].file for box in both)
+                raise self._of_two_runs(name, one, other, f": {problem}")
             what = f"is not whole: its slices are {problem} of {list(shape)}"
             raise MissingInput(what, path=str(self._root), place=printable(name), hint="copy every process's files")
         if len(parts) == 1:
             return TensorAt(parts[0].file, dtype, shape, parts[0].offset)
         return TensorAt(parts[0].file, dtype, shape, parts[0].offset, parts=tuple(parts))
+
+    def _distinct(self, name: str, dtype: str, parts: list[Part]) -> list[Part]:
+        """The slices, each box once.
+
+        Raises:
+            MalformedFile: Two files hold other bytes of one.
+        """
+        found: dict[tuple[Sizes | None, Sizes], Part] = {}
+        for part in parts:
+            first = found.setdefault((part.place, part.shape), part)
+            one, other = (TensorAt(at.file, dtype, at.shape, at.offset) for at in (first, part))
+            if first is not part and not same_bytes(self, one, other):
+                raise self._of_two_runs(name, first.file, part.file)
+        return list(found.values())
+
+    def _of_two_runs(self, name: str, one: str, other: str, problem: str = "") -> MalformedFile:
+        what = f"holds other values of {printable(name)} than {printable(one)}{problem}"
+        return MalformedFile(what, why=_TWO_RUNS, path=other, hint="move the files that are old out of the folder")
 
 
 def _by_dimension(parts: list[Part]) -> Iterator[tuple[Sizes, Sizes]]:

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from repokit.builder.checkpoints.dcp_weights import dcp_weights
+from repokit.builder.checkpoints.dcp_weights import dcp_weights, unread
 from repokit.builder.checkpoints.foreign import layout_of, refuse, refuse_megatron
 from repokit.builder.checkpoints.shard_sets import rebuilt
 from repokit.builder.checkpoints.sliced_weights import sliced_weights
@@ -173,6 +173,7 @@ class Checkpoint:
             return set_
         found = Safetensors(root, repository)
         if found.files or found.sharded:
+            found.notes = unread(repository)
             return found
         if (slices := sliced_weights(root, repository)) is not None:
             return slices

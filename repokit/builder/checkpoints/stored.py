@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from repokit.builder.plan import Sources
 from repokit.builder.reading import Reader
-from repokit.errors import MalformedFile, MissingInput
+from repokit.errors import MalformedFile, MissingInput, UnsupportedSource
 from repokit.formats.tensors import DTYPE_BITS
 from repokit.operations import Box, Interleaved, Piece, View
 from repokit.printable import count, printable, some
@@ -160,8 +160,10 @@ class InFiles:
             whole = Part(tensor.file, tensor.offset, tensor.shape, tensor.strides)
             return (self._piece(whole, bits, sources, cast),)
         in_order = _following(tensor)
-        if in_order is not None:
+        if in_order is not None and not any(prod(part.shape) * bits % 8 for part in in_order):
             return tuple(self._piece(part, bits, sources, cast) for part in in_order)
+        if bits < 8:
+            raise UnsupportedSource(f"is cut through the bytes of {tensor.dtype} elements", path=tensor.file)
         boxes = tuple(
             Box(offsets=part.place or (), shape=part.shape, piece=self._piece(part, bits, sources, None))
             for part in tensor.parts

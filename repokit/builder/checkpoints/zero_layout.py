@@ -65,10 +65,16 @@ def find_layout(repository: Repository) -> Layout | None:
     folder = _chosen(steps, repository)
     within = f"{folder}/" if folder else ""
     _refuse_others(steps[folder], within, repository)
+    model = next((within + name for name in steps[folder] if _MODEL.fullmatch(name)), None)
+    models = _by_rank(steps[folder], _MODEL_OF_RANK, within)
+    if model is not None and models:
+        what = f"is of ZeRO stage 1 or 2, and {printable(next(iter(models.values())))} of stage 3"
+        hint = "move the files that are old out of the folder"
+        raise InputError(what, why="the folder holds files of two runs", path=model, hint=hint)
     return Layout(
         folder=within,
-        model=next((within + name for name in steps[folder] if _MODEL.fullmatch(name)), None),
-        models=_by_rank(steps[folder], _MODEL_OF_RANK, within),
+        model=model,
+        models=models,
         optimizers=_by_rank(steps[folder], _OPTIMIZER, within),
     )
 

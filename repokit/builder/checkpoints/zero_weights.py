@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _States = TypeVar("_States", ModelStates, OptimizerStates)
 _DIVIDED: Final = 3  # the stage that divides the parameters themselves
+_MAX_LINKS: Final = 64  # names between a shared parameter and its values; DeepSpeed writes one
 
 
 def zero_weights(root: Place, repository: Repository, *, dtype: str = "auto") -> ZeroWeights | None:
@@ -124,7 +125,10 @@ class ZeroWeights(InFiles):
         for name, shape in names.items():
             _check_shape(model, name, shape)
         found = {name: _whole(tensor, model.path) for name, tensor in model.module.items()}
-        return found | {name: found[other] for name, other in model.shared.items() if name not in found}
+        shared = {name: _source(model, name) for name in model.shared if name not in found}
+        if lost := [name for name, source in shared.items() if source not in found]:
+            raise _unheld(model, lost)
+        return found | {name: found[source] for name, source in shared.items()}
 
     # ---------------------------------------------------------------- shares merged
 
@@ -177,7 +181,10 @@ class ZeroWeights(InFiles):
         return (first, *(self._read(path, read_model_states) for path in paths))
 
     def _at(self, name: str, runs: Sequence[Run], ranks: Sequence[OptimizerStates], model: ModelStates) -> TensorAt:
-        flats = [ranks[run.rank].flats[run.flat] for run in runs] or [ranks[0].flats[0]]
+        flats = [ranks[run.rank].flats[run.flat] for run in runs] or list(ranks[0].flats[:1])
+        if not flats:
+            why = "nothing says of which dtype its parameters are"
+            raise MalformedFile("has no flat tensors", why=why, path=ranks[0].path, place=printable(name, 120))
         dtypes = sorted({flat.dtype for flat in flats})
         if len(dtypes) > 1:
             what = f"lies in flat tensors of {some(dtypes)}"
@@ -315,7 +322,7 @@ def _in_order(model: ModelStates, places: Mapping[str, TensorAt]) -> dict[str, T
     lost = []
     for name in [*model.module, *(name for name in (*places, *model.shared) if name not in model.module)]:
         held = model.module.get(name)
-        source = model.shared.get(name, name)
+        source = _source(model, name)
         if name in places:
             found[name] = places[name]
         elif source in places:
@@ -330,6 +337,27 @@ def _in_order(model: ModelStates, places: Mapping[str, TensorAt]) -> dict[str, T
         hint = "take them from the base model, or save with stage3_gather_16bit_weights_on_model_save"
         raise MalformedFile(what, why=why, path=model.path, hint=hint)
     return found
+
+
+def _source(model: ModelStates, name: str) -> str:
+    """The name under which the values of a parameter are stored.
+
+    Raises:
+        MalformedFile: Names lead from one to another without an end.
+    """
+    source = name
+    for _ in range(_MAX_LINKS):
+        if source not in model.shared or model.shared[source] == source:
+            return source
+        source = model.shared[source]
+    what = "has shared_params that lead from name to name without an end"
+    raise MalformedFile(what, why="its values are nowhere", path=model.path, place=printable(name, 120))
+
+
+def _unheld(model: ModelStates, names: list[str]) -> MalformedFile:
+    what = f"has no values of {count(len(names), 'shared parameter')}: {some(names)}"
+    why = "shared_params names others in their place, and those are not there"
+    return MalformedFile(what, why=why, path=model.path, hint="copy the checkpoint again, every file of one step")
 
 
 def _whole(tensor: StoredTensor, path: str) -> TensorAt:

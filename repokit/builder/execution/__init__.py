@@ -6,6 +6,7 @@ reservation    memory that tensors may take at once
 executors      operations carried out by other processes, and by a dask cluster
 tasks          a plan in N tasks: which file is whose
 task_builds    one task carried out; all of them put into place
+in_place       whether an output is what a plan would write
 journal        which files of an interrupted build are finished
 locking        one build of an output at a time
 staging        free space, atomic publish

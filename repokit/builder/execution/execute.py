@@ -7,7 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from stat import S_ISREG
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from repokit.builder.execution import executors
 from repokit.builder.execution.executors import write_there
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from repokit.schema.manifest import ManifestFile
 
     Submit = Callable[[Operation], Future[ManifestFile | None]]
+
+
+_CHANGED: Final = "let the training finish, then build again; a plan in a file is made anew with --plan"
 
 
 class Written(Protocol):
@@ -63,13 +67,13 @@ def check_sources(sources: Iterable[SourceFile], given: Stored | None) -> None:
         except OSError as error:
             hint = "a plan holds the paths of its sources: carry it out where they are, or plan again"
             raise MissingInput(f"cannot be read: {error.strerror}", path=source.path, hint=hint) from None
+        if not S_ISREG(status.st_mode):
+            raise MissingInput("is not a file", path=source.path)
         if (status.st_size, status.st_mtime_ns) != (source.size, source.mtime_ns):
-            hint = "let the training finish, then build again"
-            raise PlanError("has changed since the plan was made", path=source.path, hint=hint)
+            raise PlanError("has changed since the plan was made", path=source.path, hint=_CHANGED)
     for url, found in looked_up_again(remote).items():
         if found.differs(remote[url].size, remote[url].version):
-            hint = "let the training finish, then build again"
-            raise PlanError("has changed since the plan was made", path=str(url), hint=hint)
+            raise PlanError("has changed since the plan was made", path=str(url), hint=_CHANGED)
 
 
 def execute(
@@ -106,7 +110,7 @@ def execute(
     """
     wanted = plan.operations if operations is None else operations
     room = for_tensors(wanted, memory)
-    sources = [plan.sources[index] for index in sorted({index for one in wanted for index in read_by(one)})]
+    sources = sources_of(plan, wanted)
     check_sources(sources, given)
     finished = journal.finished()
     reused = [finished[operation.path] for operation in wanted if operation.path in finished]
@@ -132,6 +136,11 @@ def alone(target: Url) -> UsageError:
     """What is said of an executor where the output is an address."""
     what = "--executor writes into a directory that every worker sees, and the output is an address"
     return UsageError(what, path=str(target), hint="leave out the executor: --jobs writes several files at once")
+
+
+def sources_of(plan: Plan, operations: Iterable[Operation]) -> list[SourceFile]:
+    """What some operations of a plan read, each file once."""
+    return [plan.sources[index] for index in sorted({index for one in operations for index in read_by(one)})]
 
 
 def read_by(operation: Operation) -> set[int]:

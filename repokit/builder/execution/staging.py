@@ -132,7 +132,7 @@ def _check_unchanged(target: Path, kept: Collection[str]) -> None:
     present = sorted(files_in(target))
     if not present:
         return
-    manifest = _manifest(target)
+    manifest = manifest_of(target)
     if manifest is None:
         why = f"it has no {MANIFEST_NAME}; replacing it would delete files that may not be repokit's"
         hint = "choose another output, or pass --force to replace it"
@@ -163,7 +163,8 @@ def _raise(error: OSError) -> NoReturn:
     raise error
 
 
-def _manifest(target: Path) -> Manifest | None:
+def manifest_of(target: Path) -> Manifest | None:
+    """The manifest of what repokit built there; None where there is none."""
     try:
         return Manifest.model_validate_json((target / MANIFEST_NAME).read_bytes())
     except (FileNotFoundError, ValueError):

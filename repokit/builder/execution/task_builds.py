@@ -8,11 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repokit.builder.build import Meter, put_into_place
-from repokit.builder.execution import locking, staging
+from repokit.builder.build import Built, Meter, put_into_place
+from repokit.builder.execution import in_place, locking, staging
 from repokit.builder.execution.execute import execute
 from repokit.builder.execution.journal import NAME, Journal
-from repokit.builder.execution.tasks import Task, assigned, journal_path, journals, lock_path, refuse_running, weight
+from repokit.builder.execution.tasks import (
+    Task,
+    assigned,
+    journal_path,
+    journals,
+    lock_path,
+    locks,
+    refuse_running,
+    weight,
+)
 from repokit.builder.execution.writing import explained
 from repokit.builder.preview import Preview
 from repokit.errors import BuildError, PlanError
@@ -24,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from repokit.builder.build import Built, Gate, Progress
+    from repokit.builder.build import Gate, Progress
     from repokit.builder.plan import Plan
     from repokit.schema.manifest import ManifestFile
 
@@ -40,6 +49,7 @@ class Written:
         size: Their bytes.
         reused: How many of them it had written before.
         waiting: Tasks that have not written everything yet.
+        in_place: Whether the finished output was there before: all tasks had written, and it was finalized.
     """
 
     task: Task
@@ -48,6 +58,7 @@ class Written:
     size: int
     reused: int
     waiting: tuple[Task, ...]
+    in_place: bool = False
 
 
 class _Place:
@@ -66,6 +77,11 @@ class _Place:
         self.files = staging.staging_path(self.target, digest)
         self.tasks = staging.tasks_path(self.target, digest)
 
+    @property
+    def is_finalized(self) -> bool:
+        """Whether the output is that of the plan, and nothing waits beside it to be put in its place."""
+        return not (self.files.exists() or self.tasks.exists()) and in_place.holds(self.target, self.plan)
+
     def journal(self, task: Task | None = None) -> Journal:
         """What the tasks have finished, and a build of the whole plan before; what `task` finishes is added to it."""
         own = self.files / NAME if task is None else journal_path(self.tasks, task)
@@ -78,8 +94,8 @@ class _Place:
 
     def waiting(self, of: int, finished: Mapping[str, ManifestFile]) -> list[Task]:
         """Tasks that have files to write, in order."""
-        tasks = assigned(self.plan.operations, of)
-        return sorted({tasks[path] for path in self.unwritten(finished)})
+        shares = assigned(self.plan.operations, of)
+        return sorted({shares[path] for path in self.unwritten(finished)})
 
     @contextlib.contextmanager
     def running(self, task: Task) -> Iterator[None]:
@@ -121,9 +137,11 @@ def write_task(
         InputError, PlanError: A source changed, or is not on this machine.
     """
     place = _Place(plan)
-    tasks = assigned(plan.operations, task.of)
-    own = [operation for operation in plan.operations if tasks[operation.path] == task]
+    shares = assigned(plan.operations, task.of)
+    own = [operation for operation in plan.operations if shares[operation.path] == task]
     total = sum(map(weight, own))
+    if place.is_finalized:
+        return Written(task, place.target, tuple(one.path for one in own), total, len(own), (), in_place=True)
     journal = place.journal(task)
     try:
         with place.running(task):
@@ -165,6 +183,9 @@ def finalize(
         BuildError: Files are missing, which are named; lock, disk, target.
     """
     place = _Place(plan)
+    if place.is_finalized:
+        files = staging.manifest_of(place.target)
+        return Built(place.target, () if files is None else files.files, 0, in_place=True)
     with locking.lock(place.target):
         refuse_running(place.target)
         try:
@@ -195,16 +216,19 @@ def _incomplete(place: _Place, finished: Mapping[str, ManifestFile], command: Ca
     """Which files are missing, and what writes them."""
     missing = place.unwritten(finished)
     what = f"{count(len(missing), 'file')} of the plan {'is' if len(missing) == 1 else 'are'} missing: {some(missing)}"
-    known = max((task.of for task in journals(place.tasks).values()), default=None)
+    interrupted = set(locks(place.tasks).values())  # none of them runs
+    known = max((task.of for task in (*journals(place.tasks).values(), *interrupted)), default=None)
     if known is None:
         why = "no task of this plan has written beside it, as far as this machine sees"
-        if staging.left_by(place.target, ".tasks"):
+        if set(staging.left_by(place.target, ".tasks")) - {place.tasks}:
             why = "the tasks that have written beside it had another plan, which was made again since"
         hint = f"carry out each task: {command('1/N')} to {command('N/N')}"
         return BuildError(what, why=why, path=str(place.target), hint=hint)
     waiting = place.waiting(known, finished)
     verb = "has" if len(waiting) == 1 else "have"
     why = f"{_named(waiting)} {verb} not finished, or wrote where this machine does not see it"
+    if set(waiting) <= interrupted:
+        why = f"{_named(waiting)} {'was' if len(waiting) == 1 else 'were'} interrupted"
     return BuildError(what, why=why, path=str(place.target), hint=command(str(waiting[0])))
 
 

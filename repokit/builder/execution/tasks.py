@@ -98,6 +98,11 @@ def journals(folder: Path) -> dict[Path, Task]:
     return _found(folder, "journal")
 
 
+def locks(folder: Path) -> dict[Path, Task]:
+    """The locks in a folder of tasks: of those that run, and of those that were killed."""
+    return _found(folder, "lock")
+
+
 def refuse_running(target: Path) -> None:
     """Looks for tasks of any plan for this target. Under the lock of the target, at which a task looks in turn.
 
@@ -105,7 +110,7 @@ def refuse_running(target: Path) -> None:
         LockHeld: One is running.
     """
     for folder in staging.left_by(target, ".tasks"):
-        for task in sorted(set(_found(folder, "lock").values())):
+        for task in sorted(set(locks(folder).values())):
             locking.refuse_held(lock_path(folder, task), target, task.doing)
 
 

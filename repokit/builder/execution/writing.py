@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from repokit.builder.execution.uploads import Uploaded, remove
-from repokit.builder.reading import CHUNK, MEMORY, Reader
+from repokit.builder.reading import CHUNK, MEMORY, OPENED, Reader
 from repokit.builder.transforms.cast import DoesNotFitError, cast
 from repokit.errors import BuildError, NoSpace, PlanError, RepokitError
 from repokit.formats.tensors import DTYPE_BITS
@@ -101,6 +101,9 @@ def write_file(sources: Sequence[str], operation: Operation, staging: Place, ter
         raise
     except OSError as error:
         raise explained(error, operation.path, operation.size) from None
+    except MemoryError:
+        hint = "build it where there is more, or with fewer --jobs"
+        raise BuildError("needs more memory than there is", path=operation.path, hint=hint) from None
     origin = "weights" if isinstance(operation, WriteShard) else operation.origin
     return ManifestFile(path=operation.path, size=operation.size, sha256=output.sha256, origin=origin)
 
@@ -189,7 +192,7 @@ class _Writer:
         path = self._sources[source]
         if path.startswith(MEMORY):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, OPENED)
         try:
             yield descriptor
         finally:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # What llama.cpp takes where nothing is asked for (common/arg.cpp), and most people with it.
 _FIRST: Final = "Q4_K_M"
+_RANKING: Final = "text-ranking"
 
 
 def write_card(
@@ -40,7 +41,8 @@ def write_card(
     Raises:
         MalformedFile: The source's README.md does not parse.
     """
-    tag = (pipeline_tag(base) if base is not None else None) or task(entries)
+    own = task(entries)  # a reranker's base is a model of texts by its architecture
+    tag = own if own == _RANKING else (pipeline_tag(base) if base is not None else None) or own
     inferred = {
         "library_name": "gguf",
         "base_model_relation": "quantized" if recipe.base.id else None,
@@ -60,6 +62,8 @@ def task(entries: Sequence[GgufEntry]) -> str | None:
         return "image-text-to-text"
     if any(is_set(file, "clip.has_audio_encoder") for file in projectors):
         return "audio-text-to-text"
+    if ranks(head):
+        return _RANKING
     if embeds(head):
         return "feature-extraction"
     return "text-generation" if head.templates else None
@@ -74,6 +78,11 @@ def is_set(file: GgufFile, key: str) -> bool:
 def embeds(file: GgufFile) -> bool:
     """Whether it makes one vector of a text (llama.cpp LLM_KV_POOLING_TYPE; 0 is none, 4 a rank)."""
     return (file.integer(f"{file.architecture}.pooling_type") or 0) in {1, 2, 3}
+
+
+def ranks(file: GgufFile) -> bool:
+    """Whether it scores a text against a query."""
+    return file.integer(f"{file.architecture}.pooling_type") == 4
 
 
 def _body(recipe: Recipe, entries: Sequence[GgufEntry], tag: str | None) -> str:
@@ -92,6 +101,7 @@ def _body(recipe: Recipe, entries: Sequence[GgufEntry], tag: str | None) -> str:
         split=len(first.paths) > 1,
         projector=None if projector is None else _quoted(projector.paths[0]),
         embeds=embeds(first.head),
+        ranks=ranks(first.head),
         is_adapter=first.what == "LoRA adapter",
         chat=tag in {"text-generation", "image-text-to-text"},
     )
@@ -124,11 +134,15 @@ def _details(recipe: Recipe, models: Sequence[GgufEntry]) -> Iterator[tuple[str,
         "Parameters": f"{max(entry.parameters for entry in models):,}",
         "Vocabulary": f"{len(tokens):,} tokens" if tokens else None,
         "Context length": f"{length:,} tokens" if length else None,
-        "Chat template": "in each file" if all(entry.head.templates for entry in models) else None,
+        "Chat template": "in each file" if all(_chats(entry.head) for entry in models) else None,
         "Quantized from": f"[{base}](https://huggingface.co/{base}){pinned}" if base else None,
         "Quantized with": recipe.quantization.tool,
     }
     yield from ((label, value) for label, value in rows.items() if value)
+
+
+def _chats(head: GgufFile) -> bool:
+    return bool(head.templates) and not ranks(head)
 
 
 def _rows(recipe: Recipe, models: Sequence[GgufEntry]) -> Iterator[list[str]]:

@@ -38,6 +38,12 @@ _FLOATS: Final = frozenset({"F32", "F16", "BF16", "F64"})
 _SPLIT_AGAIN: Final = "split the whole file again: llama-gguf-split --split"
 
 
+def _is_packed(kind: int) -> bool:
+    """Whether a type packs blocks of elements; of one that only other programs have, it is taken to."""
+    found = GGML_TYPES.get(kind)
+    return found is None or found.block > 1
+
+
 class GgufEntry:
     """One model, encoder or adapter, in one file or in parts.
 
@@ -116,11 +122,24 @@ class GgufEntry:
     @property
     def method(self) -> str:
         """As llama.cpp calls the mixture of types: `Q4_K_M`."""
-        stated_ = FILE_TYPES.get(self.head.integer("general.file_type") or 0)
-        if stated_ is not None and "general.file_type" in self.head:
+        stated_ = self.claimed
+        if stated_ is not None and not self.contradicts:
             return stated_
         main = GGML_TYPES.get(-1 if self._main is None else self._main)
         return "not known" if main is None else main.name
+
+    @property
+    def claimed(self) -> str | None:
+        """What general.file_type says; None where it says nothing."""
+        return FILE_TYPES.get(-1 if (number := self.head.integer("general.file_type")) is None else number)
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether general.file_type names a quantization and no tensor has one, or none and most elements have one."""
+        if self.claimed is None or self._main is None:
+            return False
+        kinds = {tensor.kind for file in self.files for tensor in file.header.tensors}
+        return not any(map(_is_packed, kinds)) if self.claimed not in _FLOATS else _is_packed(self._main)
 
     @property
     def group_size(self) -> str:
@@ -143,7 +162,7 @@ class GgufEntry:
         if "quantize.imatrix.file" in self.head or data:
             name = re.split(r"[/\\]", data)[-1] if data else ""
             of = f" of {printable(name, 100)}" if name else ""
-            amount = f", {count(chunks, 'chunk')}" if chunks else ""
+            amount = f", {count(chunks, 'chunk')}" if chunks and chunks > 0 else ""
             yield f"importance matrix{of}{amount}"
 
 

@@ -5,6 +5,7 @@ A GGUF file holds config, tokenizer and chat template itself: none of these is p
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from repokit.builder.card import README, unused
@@ -16,6 +17,8 @@ from repokit.builder.planner import Planner
 from repokit.builder.quantized import card as quantized_card
 from repokit.builder.weights import PlannedWeights
 from repokit.errors import RecipeError
+from repokit.formats.gguf import GgufArray
+from repokit.formats.paths import is_local
 from repokit.operations import WriteText
 from repokit.printable import printable, some
 from repokit.schema.recipe import Recipe, Weights
@@ -95,14 +98,23 @@ class GgufPlanner(Planner):
                 f"{some(unnamed)} {told} not say in the name which quantization it holds: "
                 "`llama-cli -hf` and ollama choose by it; rename it to NAME-Q4_K_M.gguf"
             )
+        self._tell_paths()
         for entry in self._published:
-            if keys := paths_in(entry.head):
-                told = f"{printable(entry.head.path)} holds a path of the machine that made it ({some(keys)})"
-                self.warnings.append(f"{told}: it is published with the file, which is copied as it is")
+            if entry.contradicts:
+                told = f"general.file_type of {printable(entry.head.path)} is {entry.claimed}, and its tensors are"
+                self.warnings.append(f"{told} {entry.method}: the card says {entry.method}")
         licenses = {found for entry in self._published if (found := entry.head.string("general.license"))}
         if other := sorted(licenses - {self.recipe.license.id or ""}):
             stated = printable(self.recipe.license.id)
             self.warnings.append(f"general.license in the files is {some(other)}, the license of the recipe {stated}")
+
+    def _tell_paths(self) -> None:
+        found = {file.path: keys for entry in self._published for file in entry.files if (keys := paths_in(file))}
+        if found:
+            named = ", ".join(dict.fromkeys(printable(key, 80) for own in found.values() for key in own))
+            holds = "holds a path" if len(found) == 1 else "hold paths"
+            told = f"{some(list(found))} {holds} of the machine that made it ({named})"
+            self.warnings.append(f"{told}: it is published with the file, which is copied as it is")
 
     def card(self, planned: PlannedWeights, published: Collection[str], license_file: str | None) -> WriteText:  # noqa: ARG002 - as Planner has it
         """README.md."""
@@ -140,12 +152,25 @@ class GgufPlanner(Planner):
             yield left if reason is None else left.model_copy(update={"reason": reason})
 
 
+# In the middle of a text too: a command, a note.
+_WITHIN: Final = re.compile(r"""(?:^|[\s='"(])(?:/(?:home|Users|root|mnt)/|[A-Za-z]:\\|file:/)""")
+_STARTS: Final = re.compile(r"~?/|\.{1,2}/|[A-Za-z]:[/\\]|\\\\|file:")
+
+
 def paths_in(file: GgufFile) -> list[str]:
-    """Keys whose value is a path of the machine that made the file."""
-    return [
-        key
-        for key, entry in file.header.metadata.items()
-        if isinstance(entry.value, str)
-        and key.startswith(("quantize.", "general."))
-        and entry.value.startswith(("/", "~/", "./", "../"))
-    ]
+    """Keys whose value is a path of the machine that made the file, or a list with one in it."""
+    found = file.header.metadata.items()
+    return [key for key, entry in found if not key.startswith("tokenizer.") and any(map(_is_path, _texts(entry.value)))]
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, GgufArray):
+        yield from (text.decode("utf-8", "replace") for text in value.strings)
+    elif isinstance(value, str):
+        yield value
+
+
+def _is_path(text: str) -> bool:
+    """Prose has slashes too (and/or): without a blank, or at its start."""
+    blank = any(character.isspace() for character in text)
+    return bool(_STARTS.match(text) or _WITHIN.search(text)) or (not blank and is_local(text))

@@ -11,6 +11,7 @@ from repokit.architectures.adapters_shared import PREFIX
 from repokit.architectures.member import Kind
 from repokit.builder.merging.experts import FUSED, Experts
 from repokit.builder.merging.weights import MatrixAt, ProductAt, ReplacedBy, RowsAt, Step, SumAt
+from repokit.builder.transforms.tie import same_bytes
 from repokit.errors import MalformedFile, PlanError, UnsupportedSource
 from repokit.printable import count, printable, some
 
@@ -114,8 +115,14 @@ class Steps:
             stored = self._places.find(self.move.of(name) or name) or self._stored(self._moved(path), attribute)
             if stored is None and name not in self._new:
                 self._nowhere[path or name] = None
-            else:
+            elif name not in self.adapter.inside or not self._is_the_bases(stored or name, tensor):
                 self.replaced[stored or name] = ReplacedBy(self.adapter.stored, tensor)
+
+    def _is_the_bases(self, name: str, tensor: TensorAt) -> bool:
+        """Whether it is the base's own: PEFT saves the weight of an adapted embedding or head beside its factors."""
+        tensors = self._places.tensors
+        base = tensors.get(name) or tensors.get(self._places.embedding() or "")
+        return base is not None and same_bytes(self.adapter.stored, tensor, base, self._places.stored)
 
     def _new_rows(self) -> None:
         for module, tensor in self.adapter.tokens.items():

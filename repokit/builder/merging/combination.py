@@ -10,7 +10,7 @@ from repokit.architectures.errors import NotCovered
 from repokit.architectures.member import Evidence
 from repokit.builder.merging.changes import Steps, held
 from repokit.builder.merging.places import Places
-from repokit.builder.merging.weights import Changed, ProductAt, RowsAt
+from repokit.builder.merging.weights import Changed, ProductAt, RowsAt, Step
 from repokit.builder.transforms.tie import same_bytes
 from repokit.errors import MalformedFile, PlanError, UnsupportedSource
 from repokit.formats.tensors import FLOATS
@@ -77,6 +77,7 @@ class _Combining:
             steps = Steps(adapter, self._places, self._config.model_type or "", self._heads(), self._lacking())
             self._check_complete(adapter, steps)
             self._check_weight(adapter, steps)
+            self._check_effect(adapter, steps)
             self._add(adapter, steps)
             self._result.described.append(_described(adapter, steps))
         self._settle_ties(adapters)
@@ -115,6 +116,12 @@ class _Combining:
             why = "a part of what was trained would be missing from the model"
             hint = "copy the adapter again, or correct target_modules"
             raise MalformedFile(what, why=why, path=adapter.weights_path, hint=hint)
+        ignored = [name for name in found.unexpected if ".lora_" in name]
+        if ignored:
+            what = f"has {count(len(ignored), 'tensor')} that adapter_config.json does not ask for: {some(ignored)}"
+            why = "PEFT ignores them: merged, they would give another model than the one that was tried"
+            hint = "correct target_modules and layers_to_transform, or save the adapter again"
+            raise MalformedFile(what, why=why, path=adapter.weights_path, hint=hint)
 
     def _check_changes(self, adapter: Adapter) -> None:
         idle = adapter.idle()
@@ -127,6 +134,19 @@ class _Combining:
         if idle:
             what = f"{printable(adapter.label)}: {count(len(idle), 'module')} of {len(adapter.factors)} change nothing"
             self._result.notes.append(f"{what}, a factor is all zeros: {some(idle)}")
+
+    def _check_effect(self, adapter: Adapter, steps: Steps) -> None:
+        """Refuses an adapter of which nothing comes out, and says which of its changes are multiplied by 0."""
+        found = [(name, step) for name, of_it in steps.steps.items() for step in of_it]
+        idle = list(dict.fromkeys(name for name, step in found if _scaled_to_nothing(step)))
+        if not steps.replaced and not any(_has_effect(adapter, step) for _, step in found):
+            zero = "its scale is 0 (lora_alpha, alpha_pattern)" if idle else "its factors are all zeros"
+            why = "the merged model would be the base"
+            hint = "correct adapter_config.json, or take another checkpoint"
+            raise PlanError(f"changes nothing: {zero}", why=why, path=adapter.config_path, hint=hint)
+        if idle:
+            what = f"{printable(adapter.label)}: {count(len(idle), 'tensor')} not changed"
+            self._result.notes.append(f"{what}, the scale is 0 (alpha_pattern): {some(idle)}")
 
     def _check_weight(self, adapter: Adapter, steps: Steps) -> None:
         """Only a sum can be weighted; what takes the place of something else cannot."""
@@ -262,6 +282,25 @@ class _Combining:
                 yield name, self._result.changes[name]
             elif name in self._places.tensors:
                 yield name, self._of_base(name)
+
+
+def _scaled_to_nothing(step: Step) -> bool:
+    """Not of a DoRA: its magnitudes hold whatever the scale is."""
+    return not isinstance(step, RowsAt) and not step.scale and getattr(step, "magnitude", None) is None
+
+
+def _has_effect(adapter: Adapter, step: Step) -> bool:
+    if isinstance(step, RowsAt):
+        return True
+    if isinstance(step, ProductAt):
+        factors = [step.a, step.b, *([step.diagonal] if step.diagonal else [])]
+    else:
+        factors = [step.values]
+    looked_at = [adapter.values.get(factor.tensor) for factor in factors]  # of a part of one nothing is known
+    return not _scaled_to_nothing(step) and (
+        (isinstance(step, ProductAt) and step.magnitude is not None)
+        or not any(values is not None and values.zero for values in looked_at)
+    )
 
 
 def _described(adapter: Adapter, steps: Steps) -> str:

@@ -83,6 +83,7 @@ class Adapter:
         factors: By module, as the base has it in memory: `lora_A`, `lora_B`, `lora_B.bias`, ... -> tensor.
         tokens: By embedding: new rows.
         plain: Tensors that take the place of one of the base, by its name in memory.
+        inside: Those of them that were saved as what an adapted module has inside: mostly the base's, unchanged.
         config: adapter_config.json.
     """
 
@@ -116,6 +117,7 @@ class Adapter:
         self.factors: dict[str, dict[str, TensorAt]] = {}
         self.tokens: dict[str, TensorAt] = {}
         self.plain: dict[str, TensorAt] = {}
+        self.inside: set[str] = set()
         self._sort()
         self._check_factors()
 
@@ -166,7 +168,6 @@ class Adapter:
     def _sort(self) -> None:
         """Takes the names apart: wrappers, the prefix of PEFT and the adapter's name come off."""
         adapters: set[str] = set()
-        copies: dict[str, TensorAt] = {}
         for name, inner in repaired(self.stored.tensors).items():
             path = inner.removeprefix(_PREFIX)
             tensor = self.stored.tensors[name]
@@ -179,14 +180,14 @@ class Adapter:
                 self._put(self.tokens, _INSIDE.sub("", match["module"]), tensor, name)
             elif _ORIGINAL.search(path):
                 continue
-            elif _COPY.search(path):
-                copies[_INSIDE.sub("", _COPY.sub("", path))] = tensor
             else:
-                self._put(self.plain, _INSIDE.sub("", path), tensor, name)
+                plain = _INSIDE.sub("", _COPY.sub("", path))
+                self._put(self.plain, plain, tensor, name)
+                if _INSIDE.search(path):
+                    self.inside.add(plain)
         if len(adapters) > 1:
             what = f"holds several adapters: {some(sorted(name or 'one without a name' for name in adapters))}"
             raise InputError(what, path=self.weights_path, hint="save each into a folder of its own")
-        self.plain = {**copies, **self.plain}
         if self.method == "ADALORA":  # a module of which it kept no value
             self.factors = {
                 module: parts

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from repokit.architectures import Skeleton
     from repokit.architectures.live import Live
     from repokit.builder.checkpoints.sources import Checkpoint
-    from repokit.builder.checkpoints.stored import TensorAt
+    from repokit.builder.checkpoints.stored import Stored, TensorAt
 
 # Prefixes that the same module has in files of different ages and classes: with the model inside another one
 # (transformers 4 and 5 moved the language model and the tower of most vision models), or without.
@@ -56,12 +56,14 @@ class Places:
     """The tensors of a base model by the names that its modules have in memory.
 
     Attributes:
+        stored: The weights of the base.
         tensors: Of the base, by stored name.
         skeleton: Of its class; None where nobody knows it.
         modules: Of the skeleton.
     """
 
     def __init__(self, base: Checkpoint, live: Live | None = None) -> None:
+        self.stored: Stored = base.weights
         self.tensors: Mapping[str, TensorAt] = base.tensors
         self.skeleton: Skeleton | None = fitting.wanted_tensors(base.config, live)
         self.modules: Modules | None = None if self.skeleton is None else modules_of(self.skeleton)

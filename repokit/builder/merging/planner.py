@@ -14,10 +14,15 @@ the tokenizer there), else from the base.
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from repokit.builder.adapters.document import BASE, Known, cached, on_the_hub
+from repokit.builder.card import README, write_card
 from repokit.builder.checkpoints.layouts import check_supported
 from repokit.builder.checkpoints.sources import Role
+from repokit.builder.generated_cards import is_generated
 from repokit.builder.kinds import ADAPTER_CONFIG
 from repokit.builder.merging.combination import Combination, combined
 from repokit.builder.merging.lora import WEIGHTS, Adapter
@@ -25,7 +30,7 @@ from repokit.builder.merging.weights import MergedWeights
 from repokit.builder.plan import LeftOut
 from repokit.builder.planner import Planner
 from repokit.errors import RecipeError
-from repokit.formats.paths import is_local
+from repokit.formats.front_matter import parse_card
 from repokit.formats.strict_json import dumps
 from repokit.formats.urls import place
 from repokit.operations import WriteText
@@ -33,7 +38,7 @@ from repokit.printable import printable
 from repokit.repo.config import CONFIG
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from repokit.builder.checkpoints.sources import Checkpoint
     from repokit.builder.plan import Summary
@@ -41,6 +46,8 @@ if TYPE_CHECKING:
     from repokit.formats.urls import Place
     from repokit.schema.recipe import Origin, Recipe
 
+# A branch, a tag or a commit: it is shown in the card.
+_REVISION: Final = re.compile(r"[A-Za-z0-9._/-]+")
 # Of what files go together with the tokenizer's: a template of another one does not fit it.
 _WITH_TOKENIZER: Final = frozenset({Role.CHAT_TEMPLATE})
 
@@ -59,6 +66,7 @@ class MergePlanner(Planner):
     """Plans a full model whose weights are those of a base and of adapters."""
 
     _combination = Combination()
+    _merged_from: Sequence[str] = ()
 
     def check(self) -> None:
         """Reads the adapters and finds the place of everything in them.
@@ -97,23 +105,38 @@ class MergePlanner(Planner):
     def _adapters(self, *, of_source: bool) -> list[Adapter]:
         own = [Adapter(self.checkpoint.root, self.recipe.source)] if of_source else []
         named = self.recipe.merge.adapters
-        return [*own, *(Adapter(place(self.folder, one.path), one.path, one.weight) for one in named)]
+        found = [*own, *(Adapter(place(self.folder, one.path), one.path, one.weight) for one in named)]
+        places: dict[Place, Adapter] = {}
+        for number, adapter in enumerate(found, -len(own)):
+            root = adapter.root.resolve() if isinstance(adapter.root, Path) else adapter.root
+            if (first := places.setdefault(root, adapter)) is not adapter:
+                what = f"{printable(adapter.label)} is merged twice"
+                hint = f"name it once; for more of it, its weight: {first.weight + adapter.weight:g}"
+                raise RecipeError(what, place=f"merge.adapters[{number}].path", hint=hint)
+        return found
 
     def _check_base(self, adapters: list[Adapter]) -> None:
         """Says where an adapter was trained on another base, and what the base is where the recipe does not."""
         base = self.recipe.base
         for adapter in adapters:
-            trained = adapter.config.string("base_model_name_or_path")
-            if not trained or is_local(trained):
+            trained = _trained_on(adapter)
+            if trained is None:
                 continue
+            label = printable(adapter.label)
             if base.id is None:
-                base = base.model_copy(update={"id": trained, "revision": adapter.config.string("revision")})
-            elif base.id.casefold() != trained.casefold():
-                what = f"{printable(adapter.label)} was trained on {printable(trained)}, and base.id is {base.id}"
+                base = base.model_copy(update={"id": trained.id})
+                if not is_adapter(self.checkpoint):
+                    what = f"{label} was trained on {trained.id}, and nothing says that the source is that model"
+                    self.warnings.append(f"{what}: the card will name it; set base.id")
+            if str(base.id).casefold() != trained.id.casefold():
+                what = f"{label} was trained on {trained.id}, and base.id is {base.id}"
                 self.warnings.append(f"{what}: merged into other weights than its own it gives another model")
+            elif base.revision is None:
+                base = base.model_copy(update={"revision": trained.revision})
         if base.id is None:
             self.warnings.append("the card will name no base model: set base.id to its repository on the Hub")
         self.recipe = self.recipe.model_copy(update={"base": base})
+        self._merged_from = [_named(adapter) for adapter in adapters]
 
     # ------------------------------------------------------------ what differs from a model that was trained whole
 
@@ -158,17 +181,58 @@ class MergePlanner(Planner):
             raw = _with(raw, "vocab_size", value=found.vocabulary, always=False)
         return WriteText(path=CONFIG, content=dumps(raw, infinity=True), origin=f"{origin}, merge")
 
+    def card(self, planned: PlannedWeights, published: Collection[str], license_file: str | None) -> WriteText:
+        """A new README.md: those of the adapter and of the base describe something else.
+
+        What trainers write beside an adapter knows its data sets, which are those of the merge too.
+        """
+        own = self.checkpoint.repository.content(README) or b"" if is_adapter(self.checkpoint) else b""
+        content = write_card(
+            self.recipe,
+            self.checkpoint,
+            published=published,
+            dtypes=planned.dtypes,
+            parameters=planned.parameters,
+            license_file=license_file,
+            merged_from=self._merged_from,
+            existing=own if is_generated(parse_card(own, README).body) else b"",
+        )
+        return WriteText(path=README, content=content, origin="recipe")
+
     def left_out(self, published: Collection[str], excluded: Collection[str]) -> Iterator[LeftOut]:
         """What is not published, and why."""
         for left in super().left_out(published, excluded):
             merged = left.path == ADAPTER_CONFIG and is_adapter(self.checkpoint)
             yield left.model_copy(update={"reason": "merged"}) if merged else left
+        if README in self.checkpoint.roles:
+            whose = "adapter" if is_adapter(self.checkpoint) else "base"
+            reason = f"the card of the {whose}: the merged model has its own"
+            yield LeftOut(path=README, reason=reason, size=self.checkpoint.repository.files[README].size)
 
     def summary(self, planned: PlannedWeights) -> Summary:
         """With what was merged."""
         changed = sum(bool(found.steps) for found in self._combination.changes.values())
         update = {"merged": changed, "adapters": tuple(self._combination.described)}
         return super().summary(planned).model_copy(update=update)
+
+
+def _trained_on(adapter: Adapter) -> Known | None:
+    """The model that its config names, where others can load it."""
+    name, revision = (adapter.config.string(key) for key in (BASE, "revision"))
+    if name is None or not on_the_hub(name):
+        return cached(name)
+    return Known(name, revision if revision and _REVISION.fullmatch(revision) else None)
+
+
+def _named(adapter: Adapter) -> str:
+    """For the card: no path of this machine."""
+    root = adapter.root
+    if isinstance(root, Path):
+        name = root.resolve().name
+    else:
+        name = root.path.partition("@")[0] if root.protocol == "hf" else root.name
+    weight = "" if adapter.weight == 1 else f" (weight {adapter.weight:g})"
+    return f"`{printable(name, 100).replace('`', '')}`{weight}"
 
 
 def _with(raw: Mapping[str, Any], key: str, *, value: object, always: bool) -> dict[str, Any]:

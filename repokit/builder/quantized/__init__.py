@@ -3,6 +3,7 @@
 repository      the plan of one
 files           what the tool wrote of its work, held against each other
 llm_compressor  the recipe that llm-compressor writes
+private         what stays on the machine of the quantizer
 companions      which tensors belong to one module, and so into one file
 metadata        what shards say beside their tensors
 sizes           the parameters that packed weights stand for

@@ -15,11 +15,12 @@ from repokit.formats.tensors import HEADER_NAMES
 from repokit.printable import count, size
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from repokit.builder.checkpoints.sources import Checkpoint
     from repokit.builder.quantized.files import Declaration
     from repokit.builder.weights import PlannedWeights
+    from repokit.repo.config import Config
     from repokit.schema.recipe import Recipe
 
 # What transformers 5.24 asks for beside itself (quantizers/quantizer_*.py `validate_environment`).
@@ -49,6 +50,7 @@ def write(
     declaration: Declaration,
     planned: PlannedWeights,
     *,
+    tokenizer: Checkpoint,
     published: Collection[str],
     license_file: str | None,
 ) -> bytes:
@@ -59,6 +61,7 @@ def write(
         checkpoint: Its README.md is kept where a person wrote it.
         declaration: How the weights are quantized.
         planned: What is written.
+        tokenizer: Where the tokenizer that is published comes from.
         published: The files beside weights and card.
         license_file: The license file that is published, or None.
 
@@ -72,7 +75,7 @@ def write(
         "base_model_relation": "quantized" if recipe.base.id else None,
         "pipeline_tag": card.pipeline_tag(config),
     }
-    body = partial(_body, recipe, checkpoint, declaration, planned, published)
+    body = partial(_body, recipe, config, declaration, planned, partial(card.loading, tokenizer, config, published))
     return card.put_together(recipe, checkpoint, inferred, license_file, body)
 
 
@@ -89,15 +92,13 @@ def unused(recipe: Recipe, checkpoint: Checkpoint) -> list[str]:
 
 def _body(
     recipe: Recipe,
-    checkpoint: Checkpoint,
+    config: Config,
     declaration: Declaration,
     planned: PlannedWeights,
-    published: Collection[str],
+    snippet: Callable[[], dict[str, Any]],
 ) -> str:
-    config = checkpoint.config
-    assert config is not None  # noqa: S101 - see write
     spelled = words(declaration, recipe.quantization, block_size(_stored(planned)))
-    loading = card.loading(checkpoint, config, published)
+    loading = snippet()
     packages = [*loading.pop("packages"), *_PACKAGES.get(declaration.method, ())]
     facts = card.details(recipe, config, _dtypes(planned), planned.logical, "Quantized from")
     tool = [("Quantized with", card.cell(spelled.tool))] if spelled.tool else []

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from repokit.builder.quantized import private
 from repokit.builder.quantized.llm_compressor import RECIPE_FILE, is_recipe, recipe_differences
 from repokit.errors import InputError, MalformedFile, MissingInput
-from repokit.formats.paths import is_local
 from repokit.printable import printable
 from repokit.repo.config import CONFIG
 from repokit.repo.document import Document
@@ -25,16 +25,42 @@ if TYPE_CHECKING:
     from repokit.repo.repository import Repository
 
 KEY: Final = "quantization_config"
-_KEYS: Final = (KEY, "compression_config")
 AUTOROUND_FILE: Final = "quantization_config.json"  # AutoRound writes its object into a file too
 _WHY: Final = "some readers go by one, some by the other: one of them would read the weights wrongly"
+_HINT: Final = "delete the file that is out of date, or correct it: only the tool that quantized knows"
 _OF_A_COPY: Final = ("quant_method", "bits", "group_size", "sym", "packing_format", "data_type", "desc_act")
 
-# quantize_config.json -> quantization_config: the same words (AutoGPTQ quantization/config.py, transformers 5.24
-# GPTQConfig). What names the machine of the quantizer stays behind.
-_NOT_TAKEN: Final = frozenset({"model_name_or_path", "model_file_base_name", "is_marlin_format"})
+# quantize_config.json -> quantization_config: the same words. Those of transformers 5.24 GPTQConfig and AwqConfig, and
+# those by which GPTQModel and vLLM unpack; whatever else a tool wrote there stays behind.
+_TAKEN: Final = frozenset(
+    {
+        *("bits", "group_size", "sym", "desc_act", "checkpoint_format", "format", "meta", "backend", "quant_method"),
+        *("tokenizer", "dataset", "damp_percent", "act_group_aware", "true_sequential", "model_seqlen", "batch_size"),
+        *("block_name_to_quantize", "module_name_preceding_first_block", "modules_in_block_to_quantize"),
+        *("pad_token_id", "max_input_length", "cache_block_outputs", "zero_point", "version", "modules_to_not_convert"),
+        *("dynamic", "pack_dtype", "lm_head", "static_groups"),
+    }
+)
 # quant_config.json -> quantization_config (AutoAWQ models/_config.py `to_transformers_dict`).
 _OF_AWQ: Final = {"w_bit": "bits", "q_group_size": "group_size", "zero_point": "zero_point"}
+
+_FORMATS: Final = ("checkpoint_format", "format")  # of GPTQ, under either name
+_ALIASES: Final = {"checkpoint_format": _FORMATS, "version": ("version", "format")}
+# What loaders take where config.json says nothing: transformers 5.24 GPTQConfig, AwqConfig, AutoRoundConfig; GPTQModel.
+_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "gptq": {
+        "bits": None,
+        "group_size": 128,
+        "desc_act": False,
+        "sym": True,
+        "checkpoint_format": "gptq",
+        "dynamic": None,
+        "pack_dtype": "int32",
+        "lm_head": False,
+    },
+    "awq": {"bits": 4, "group_size": 128, "zero_point": True, "version": "gemm"},
+    "auto-round": {"bits": 4, "group_size": 128, "sym": True},
+}
 
 
 @dataclass(frozen=True)
@@ -44,6 +70,8 @@ class Declaration:
     Attributes:
         declared: The object that loaders will go by, and its method.
         added: What is put into config.json as its quantization_config; None where it has what is needed.
+        missing: What config.json leaves out and a file beside it says otherwise than loaders assume: put into the
+            object of config.json.
         origin: The file that says so.
         published: Files of the quantizer beside config.json that are published with it.
         notes: What a person should know of it.
@@ -51,6 +79,7 @@ class Declaration:
 
     declared: Declared
     added: Mapping[str, Any] | None = None
+    missing: Mapping[str, Any] = field(default_factory=dict)
     origin: str = CONFIG
     published: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
@@ -100,10 +129,11 @@ def declaration_of(checkpoint: Checkpoint) -> Declaration:
         why = "loaders stop: they cannot know how the weights are packed"
         hint = f'"quant_method": one of gptq, awq, bitsandbytes, fp8, compressed-tensors, ...{_seen(checkpoint)}'
         raise InputError(what, why=why, path=_path(checkpoint), place=found.config.pointer, hint=hint)
+    found = found._replace(config=_with_format(found.config))
     _refuse_difference(checkpoint, _differences(found, sides))
     if recipe:
         _refuse_difference(checkpoint, recipe_differences(found, checkpoint.repository))
-    return Declaration(found, published=published)
+    return _filled(found, sides, published)
 
 
 def _sides(repository: Repository) -> Iterator[tuple[str, Document]]:
@@ -118,7 +148,59 @@ def _sides(repository: Repository) -> Iterator[tuple[str, Document]]:
         if document is None or not all(key in document for key in keys):
             continue
         if path != MODELOPT_FILE or document.mapping("quantization") is not None:
-            yield path, document
+            yield path, _with_format(document) if path == GPTQ_FILE else document
+
+
+def _with_format(document: Document) -> Document:
+    """AutoGPTQ before 0.7 stated one format by a flag of its own."""
+    if document.flag("is_marlin_format") is not True:
+        return document
+    for key in _FORMATS:
+        stated = document.string(key)
+        if stated is not None and stated.lower() != "marlin":
+            what = f"says {printable(stated, 40)}, and is_marlin_format is true"
+            raise MalformedFile(what, why=_WHY, path=document.path, place=document.at(key), hint=_HINT)
+    return Document(document.path, {**document.raw, "checkpoint_format": "marlin"}, document.pointer)
+
+
+def _filled(found: Declared, sides: Mapping[str, Document], published: tuple[str, ...]) -> Declaration:
+    """With what config.json leaves to defaults that are not what the quantizer did."""
+    missing: dict[str, Any] = {}
+    notes = []
+    origin = CONFIG
+    for path, document in sides.items():
+        for key, (said, default) in _unlike_defaults(path, document, found).items():
+            missing[key], origin = said, path
+            taken = "" if default is None else f" (loaders take {printable(default, 40)})"
+            notes.append(f"{CONFIG} does not say {key}{taken}: it gets {printable(said, 80)}, from {path}")
+    config = Document(found.config.path, {**found.config.raw, **missing}, found.config.pointer)
+    return Declaration(found._replace(config=config), None, missing, origin, published, tuple(notes))
+
+
+def _unlike_defaults(path: str, side: Document, found: Declared) -> dict[str, tuple[object, object]]:
+    """Key of quantization_config -> what the file says, and what loaders assume where nothing is said."""
+    if path == MODELOPT_FILE:
+        return {}
+    defaults = _DEFAULTS.get((found.method or "").removeprefix("intel/"), {})
+    theirs = {ours: key for key, ours in _keys(path).items()}
+    config, unlike = found.config.raw, {}
+    for key, default in defaults.items():
+        names = _ALIASES.get(key, (key,))
+        said = next((value for name in names if (value := side.raw.get(theirs.get(name, name))) is not None), None)
+        if said is None or any(config.get(name) is not None for name in names):
+            continue
+        if _spelled(said) != _spelled(default) and not (default is None and said in ({}, [])):
+            unlike[key] = (said, default)
+    return unlike
+
+
+def _keys(path: str) -> Mapping[str, str]:
+    return SIDE_FILES.get(path) or {key: key for key in _OF_A_COPY}
+
+
+def _spelled(value: object) -> str:
+    """Some write `GEMM`, some `gemm`."""
+    return str(value).lower()
 
 
 def _from_side(checkpoint: Checkpoint, sides: Mapping[str, Document], published: tuple[str, ...]) -> Declaration:
@@ -156,20 +238,10 @@ def _translated(path: str, document: Document) -> dict[str, Any]:
         version = {"version": document.string("version") or "gemm"}
         kept = {key: raw[key] for key in ("modules_to_not_convert",) if key in raw}
         return {"quant_method": "awq", **numbers, **{key: value.lower() for key, value in version.items()}, **kept}
-    taken = {key: value for key, value in without_paths(raw).items() if key not in _NOT_TAKEN}
-    return taken if path == AUTOROUND_FILE else {**taken, "quant_method": document.string("quant_method") or "gptq"}
-
-
-def without_paths(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """An object with null for what is a path of the machine that quantized: of the base, of calibration data."""
-    return {key: None if isinstance(value, str) and is_local(value) else value for key, value in raw.items()}
-
-
-def config_without_paths(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """config.json with such objects in it, at the top and in its parts."""
-    parts = {key: config_without_paths(value) for key, value in raw.items() if isinstance(value, dict)}
-    own = {key: without_paths(raw[key]) for key in _KEYS if isinstance(raw.get(key), dict)}
-    return {**raw, **parts, **own}
+    if path == AUTOROUND_FILE:
+        return private.published(raw)
+    taken = {key: value for key, value in private.published(raw).items() if key in _TAKEN}
+    return {**taken, "quant_method": document.string("quant_method") or "gptq"}
 
 
 # ---------------------------------------------------------------- contradictions
@@ -178,7 +250,14 @@ def config_without_paths(raw: Mapping[str, Any]) -> dict[str, Any]:
 _OF_TOOL: Final = {
     GPTQ_FILE: ("gptq", frozenset({"gptq", "awq", "auto-round", "intel/auto-round"})),
     AWQ_FILE: ("awq", frozenset({"awq", "auto-round", "intel/auto-round"})),
+    MODELOPT_FILE: (
+        "modelopt",
+        frozenset(
+            {"modelopt", "modelopt_fp4", "modelopt_mixed", "compressed-tensors", "fp8", "nvfp4", "mxfp4", "mxfp8"}
+        ),
+    ),
 }
+_NAMES_METHOD: Final = {MODELOPT_FILE: "quant_algo"}
 Difference = tuple[str, str, object, str, object]  # file, place, what it says; place in config.json, what it says there
 
 
@@ -191,30 +270,31 @@ def _differences(declared: Declared, sides: Mapping[str, Document]) -> Iterator[
             continue
         tool, methods = _OF_TOOL.get(path, ("", frozenset()))
         if methods and declared.method not in methods:
-            yield path, own.pointer, own.string("quant_method") or tool, config.at("quant_method"), declared.method
+            key = _NAMES_METHOD.get(path, "quant_method")
+            where = own.at(key) if own.string(key) else own.pointer
+            yield path, where, own.string(key) or tool, config.at("quant_method"), declared.method
             continue
-        keys = SIDE_FILES.get(path) or dict.fromkeys(_OF_A_COPY)
-        for theirs, ours in keys.items():
-            name = ours or theirs
-            yield from _difference(path, own, theirs, config, name)
+        for theirs, ours in _keys(path).items():
+            yield from _difference(path, own, theirs, config, ours)
         if path == GPTQ_FILE:
             yield from _format(own, config)
+        if path == AWQ_FILE:
+            yield from _difference(path, own, "version", config, "format")
         if path == MODELOPT_FILE:
             yield from _of_modelopt(own, config)
 
 
 def _difference(path: str, side: Document, theirs: str, config: Document, ours: str) -> Iterator[Difference]:
     said, here = side.raw.get(theirs), config.raw.get(ours)
-    if said is not None and here is not None and str(said).lower() != str(here).lower():
+    if said is not None and here is not None and _spelled(said) != _spelled(here):
         yield path, side.at(theirs), said, config.at(ours), here
 
 
 def _format(side: Document, config: Document) -> Iterator[Difference]:
     """GPTQ's format under either of its names: `gptq` stores zero points minus 1, `gptq_v2` does not."""
-    names = ("checkpoint_format", "format")
-    theirs = next((key for key in names if side.string(key)), None)
-    ours = next((key for key in names if config.string(key)), None)
-    if theirs and ours and theirs != ours:
+    theirs = next((key for key in _FORMATS if side.string(key)), None)
+    ours = next((key for key in _FORMATS if config.string(key)), None)
+    if theirs and ours:
         yield from _difference(GPTQ_FILE, side, theirs, config, ours)
     for key in ("pack_dtype", "dynamic"):
         yield from _difference(GPTQ_FILE, side, key, config, key)
@@ -229,8 +309,7 @@ def _of_modelopt(side: Document, config: Document) -> Iterator[Difference]:
 def _refuse_difference(checkpoint: Checkpoint, found: Iterator[Difference]) -> None:
     for path, place, said, where, here in found:
         what = f"says {printable(said, 80)}; {CONFIG} says {printable(here, 80)} at {printable(where)}"
-        hint = "delete the file that is out of date, or correct it: only the tool that quantized knows"
-        raise InputError(what, why=_WHY, path=str(checkpoint.root / path), place=place, hint=hint)
+        raise InputError(what, why=_WHY, path=str(checkpoint.root / path), place=place, hint=_HINT)
 
 
 # ---------------------------------------------------------------- weights

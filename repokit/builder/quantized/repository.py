@@ -7,14 +7,14 @@ on the way (tokenizer, processor, chat template, generation config) comes from t
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from repokit.builder import card, weights
 from repokit.builder.checkpoints.layouts import check_supported
 from repokit.builder.checkpoints.sources import Role
 from repokit.builder.planner import GENERATION_CONFIG, Planner
-from repokit.builder.quantized import card as quantized_card, companions
-from repokit.builder.quantized.files import KEY, config_without_paths, declaration_of, without_paths
+from repokit.builder.quantized import card as quantized_card, companions, private
+from repokit.builder.quantized.files import KEY, declaration_of
 from repokit.builder.quantized.metadata import shard_metadata
 from repokit.builder.quantized.sizes import parameters
 from repokit.builder.quantized.words import words
@@ -25,7 +25,7 @@ from repokit.printable import count, printable, some
 from repokit.repo.config import CONFIG
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from repokit.builder.checkpoints.sources import Checkpoint
     from repokit.builder.plan import Summary
@@ -37,10 +37,14 @@ if TYPE_CHECKING:
 
 # What quantizers save anew: by default the base's.
 _INHERITED: Final = frozenset({Role.TOKENIZER, Role.PROCESSOR, Role.CHAT_TEMPLATE, Role.NOTICE})
+_TEMPLATE: Final = "chat_template.jinja"
+_TEMPLATES: Final = frozenset({_TEMPLATE, "chat_template.json"})
 
 
 class QuantizedPlanner(Planner):
     """One planning of quantized weights."""
+
+    _written_template = False
 
     @cached_property
     def declaration(self) -> Declaration:
@@ -109,35 +113,59 @@ class QuantizedPlanner(Planner):
             raise PlanError(what, why=why, place="weights.drop", hint=f'drop all of it: "{module}.*"')
 
     def documents(self, planned: PlannedWeights, carried: dict[str, tuple[Place, str]]) -> Iterator[WriteText]:
-        """With what the quantizer's documents need: a quantization_config, and no path of its machine."""
+        """With what the quantizer's documents need: a quantization_config, and nothing private of its machine."""
         for document in super().documents(planned, carried):
             changed = self._completed(document.content, document.origin) if document.path == CONFIG else None
             yield changed or document
         if CONFIG in carried:
             described, origin = self.origin(self.recipe.config, Role.CONFIG)
-            yield from self._instead(self._completed(described.repository.content(CONFIG) or b"{}", origin), carried)
+            completed = self._completed(described.repository.content(CONFIG) or b"{}", origin)
+            yield from _instead(completed, carried)
         for path in self.declaration.published:
             side = self.checkpoint.repository.document(path) if path.endswith(".json") else None
-            if side is not None and (clean := without_paths(side.raw)) != side.raw:
-                yield from self._instead(WriteText(path=path, content=dumps(clean), origin="source"), carried)
+            if side is not None and (clean := private.published(side.raw)) != side.raw:
+                self.warnings.extend(private.told(path, side.raw))
+                yield from _instead(WriteText(path=path, content=dumps(clean), origin="source"), carried)
+        yield from self._template(carried)
 
     def _completed(self, content: bytes, origin: str) -> WriteText | None:
         """config.json as it must be; None where it is so already."""
         raw = loads(content, CONFIG, infinity=True)
-        added = {} if self.declaration.added is None else {KEY: self.declaration.added}
-        wanted = {**config_without_paths(raw), **added}
+        declaration = self.declaration
+        if declaration.added is None:
+            self.warnings.extend(private.told(CONFIG, declaration.config.raw))
+            full = _put(raw, declaration.config.pointer.split("/")[1:], declaration.missing)
+        else:
+            full = {**raw, KEY: declaration.added}
+        wanted = private.published_config(full)
         if wanted == raw:
             return None
-        places = dict.fromkeys((origin, self.declaration.origin if added else "recipe"))
+        places = dict.fromkeys((origin, "recipe" if declaration.origin == CONFIG else declaration.origin))
         return WriteText(path=CONFIG, content=dumps(wanted, infinity=True), origin=", ".join(places))
 
-    def _instead(self, document: WriteText | None, carried: dict[str, tuple[Place, str]]) -> Iterator[WriteText]:
-        """A document in the place of the file that was to be taken over."""
-        if document is not None and carried.pop(document.path, None) is not None:
-            if document.path != CONFIG or self.declaration.added is None:
-                told = f"{document.path} names paths of the machine that quantized: null stands in their place"
-                self.warnings.append(told)
-            yield document
+    def _template(self, carried: Collection[str]) -> Iterator[WriteText]:
+        """The template in the quantizer's tokenizer_config.json, where the tokenizer is the base's and has none."""
+        own = self.checkpoint.repository.tokenizer_config
+        template = None if own is None else own.raw.get("chat_template")
+        tokenizer = self._tokenizer.repository.tokenizer_config
+        has_one = tokenizer is not None and tokenizer.raw.get("chat_template")
+        if not template or has_one or any(path.rpartition("/")[2] in _TEMPLATES for path in carried):
+            return
+        if not isinstance(template, str):
+            told = "the chat templates in tokenizer_config.json of the source are not published, and the base has none"
+            self.warnings.append(f"{told}; tokenizer: {{from: source}} publishes them")
+            return
+        told = f"{_TEMPLATE} is written from tokenizer_config.json of the source"
+        self.warnings.append(f"{told}: the tokenizer of the base has no template")
+        self._written_template = True
+        yield WriteText(path=_TEMPLATE, content=template.encode(), origin="source")
+
+    @property
+    def _tokenizer(self) -> Checkpoint:
+        """Where the tokenizer that is published comes from."""
+        origin = self.recipe.tokenizer
+        inherits = "from_" not in origin.model_fields_set and self.base is not None and self.base.files(Role.TOKENIZER)
+        return self.base if inherits and self.base is not None else self.origin(origin, Role.TOKENIZER)[0]
 
     def generating(self, described: Checkpoint, origin: str) -> tuple[Checkpoint, str]:
         """generation_config.json is the base's: quantizers save it anew."""
@@ -195,7 +223,22 @@ class QuantizedPlanner(Planner):
             self.checkpoint,
             self.declaration,
             planned,
-            published=published,
+            tokenizer=self._tokenizer,
+            published={*published, *([_TEMPLATE] if self._written_template else [])},
             license_file=license_file,
         )
         return WriteText(path=card.README, content=content, origin="recipe")
+
+
+def _instead(document: WriteText | None, carried: dict[str, tuple[Place, str]]) -> Iterator[WriteText]:
+    """A document in the place of the file that was to be taken over."""
+    if document is not None and carried.pop(document.path, None) is not None:
+        yield document
+
+
+def _put(raw: Mapping[str, Any], keys: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """A document with values in one of its objects, which lies below these keys."""
+    if not keys:
+        return {**raw, **values}
+    below = raw.get(keys[0])
+    return {**raw, keys[0]: _put(below if isinstance(below, dict) else {}, keys[1:], values)} if values else {**raw}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from repokit.formats.paths import is_local
+from repokit.builder.quantized.private import is_path, is_token
 from repokit.printable import printable
 from repokit.repo.quantization import schemes
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from repokit.schema.recipe import QuantizationRecipe
 
 NOT_STATED: Final = "not stated"
+_WIDEST: Final = 64  # bits of a weight, beyond which it is a mistake
 _NAMES: Final = {
     "gptq": "GPTQ",
     "awq": "AWQ",
@@ -76,12 +77,15 @@ Settings = tuple[list[str], str | None]
 
 def _width(config: Document) -> list[str]:
     bits = config.raw.get("bits")
-    return [f"{bits}-bit"] if isinstance(bits, int | float) and not isinstance(bits, bool) else []
+    possible = isinstance(bits, int | float) and not isinstance(bits, bool) and 0 < bits <= _WIDEST
+    return [f"{bits}-bit"] if possible else []
 
 
 def _group(config: Document) -> str | None:
     size = config.integer("group_size")
-    return None if size is None else "one scale a channel" if size == -1 else f"{size:,}"
+    if size == -1:
+        return "one scale a channel"
+    return None if size is None or size < 1 else f"{size:,}"
 
 
 def _plain(config: Document) -> Settings:
@@ -108,7 +112,7 @@ def _bitsandbytes(config: Document) -> Settings:
 
 def _float8(config: Document) -> Settings:
     sides = config.integers("weight_block_size")
-    group = " x ".join(f"{side:,}" for side in sides) if sides else "one scale a tensor"
+    group = " x ".join(f"{side:,}" for side in sides) if sides and min(sides) > 0 else "one scale a tensor"
     scheme = config.string("activation_scheme")
     return ["E4M3", *([f"{printable(scheme, 20)} activations"] if scheme else [])], group
 
@@ -133,7 +137,8 @@ def _scheme(scheme: Scheme) -> str:
 
 
 def _number(document: Document | None) -> int:
-    return 16 if document is None else document.integer("num_bits") or 8
+    bits = None if document is None else document.integer("num_bits") or 8
+    return 16 if bits is None else bits if 0 < bits <= _WIDEST else 8
 
 
 def _shared(scheme: Scheme) -> str | None:
@@ -157,7 +162,7 @@ def _hqq(config: Document) -> Settings:
     quantized = config.mapping("quant_config")
     how = None if quantized is None else quantized.mapping("weight_quant_params")
     bits = None if how is None else how.integer("nbits")
-    return [f"{bits}-bit"] if bits else [], None if how is None else _group(how)
+    return [f"{bits}-bit"] if bits and 0 < bits <= _WIDEST else [], None if how is None else _group(how)
 
 
 def _torchao(config: Document) -> Settings:
@@ -193,14 +198,14 @@ def _calibration(recipe: QuantizationRecipe, config: Document) -> str:
     parts = list(stated(given.samples, given.dataset, given.text))
     if not parts:
         name = config.string("dataset")  # GPTQ, AutoRound; a list there is the texts themselves
-        shown = None if name is None or is_local(name) else name
+        shown = None if name is None or is_path("dataset", name) or is_token("dataset", name) else name
         parts = list(stated(config.integer("nsamples"), shown, None))
     return "; ".join(parts) or NOT_STATED
 
 
 def stated(samples: int | None, dataset: str | None, text: str | None) -> Iterator[str]:
     """What was looked at, in words."""
-    amount = None if samples is None else f"{samples:,} sample{'s' * (samples != 1)}"
+    amount = None if samples is None or samples < 1 else f"{samples:,} sample{'s' * (samples != 1)}"
     if amount or dataset:
         yield " of ".join(part for part in (amount, dataset and printable(dataset, 200)) if part)
     if text:

@@ -10,17 +10,25 @@ if TYPE_CHECKING:
     from repokit.builder.checkpoints.stored import Stored, TensorAt
 
 
-def same_bytes(stored: Stored, one: TensorAt, other: TensorAt) -> bool:
-    """Compares two tensors of a checkpoint; stops at the first chunk that differs.
+def same_bytes(stored: Stored, one: TensorAt, other: TensorAt, of_other: Stored | None = None) -> bool:
+    """Compares two tensors; stops at the first chunk that differs.
 
     Tensors of another dtype or shape are not the same, whatever their bytes; those of one storage are, unread.
+
+    Args:
+        stored: The checkpoint that has them.
+        one: Of it.
+        other: Of it too, or of `of_other`.
+        of_other: Another checkpoint.
 
     Raises:
         InputError: The bytes are not there.
     """
     if (one.dtype, one.shape) != (other.dtype, other.shape):
         return False
-    return stored.same_memory(one, other) or _equal(stored.contents(one), stored.contents(other))
+    if of_other is None and stored.same_memory(one, other):
+        return True
+    return _equal(stored.contents(one), (of_other or stored).contents(other))
 
 
 def _equal(one: Iterable[memoryview], other: Iterable[memoryview]) -> bool:

@@ -212,8 +212,11 @@ class StrayPickle(Rule):
     )
 
     def check(self, repository: Repository) -> Iterator[Finding]:
+        parted = {path.rpartition("/")[0] for path in repository.files if is_part(path)}
         for path in repository.pickles.strays:
-            yield self.finding(path, "is a pickle", hint="write it as JSON or safetensors, or delete it")
+            belongs = path.rpartition("/")[0] in parted  # .metadata says what is in the parts beside it
+            hint = _MERGE if belongs else "write it as JSON or safetensors, or delete it"
+            yield self.finding(path, "is a pickle", hint=hint)
 
 
 class DistributedCheckpoint(Rule):
@@ -237,8 +240,7 @@ class DistributedCheckpoint(Rule):
         parts = [path for path in repository.files if is_part(path) and not is_training_state(path)]
         if parts:
             message = f"and {len(parts) - 1:,} more are parts" if len(parts) > 1 else "is a part"
-            hint = "merge it first: accelerate merge-weights for torch.distributed, zero_to_fp32.py for DeepSpeed"
-            yield self.finding(parts[0], f"{message} of a distributed checkpoint", names=parts, hint=hint)
+            yield self.finding(parts[0], f"{message} of a distributed checkpoint", names=parts, hint=_MERGE)
 
 
 RULES: Final = (
@@ -251,6 +253,7 @@ RULES: Final = (
 SECURITY: Final = (ExecutingPickle(), UnknownGlobal())
 
 _SAFE: Final = (".safetensors", ".gguf")
+_MERGE: Final = "`repokit init FOLDER`, then `repokit build`, which merges the parts of DCP, FSDP and ZeRO"
 
 
 def has_safe_weights(repository: Repository) -> bool:

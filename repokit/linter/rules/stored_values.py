@@ -154,8 +154,9 @@ class UnchangedModel(Rule):
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         base = repository.base_model
-        if base is None or repository.weights.of_adapter or _is_same_folder(repository, base):
-            return
+        weights = repository.weights
+        if base is None or weights.of_adapter or weights.quantized or _is_same_folder(repository, base):
+            return  # what a quantizer leaves as it was, embedding and head, is the base's by right
         theirs = base.values.places
         ours = [one for one in repository.values.places.values() if _is_weight(one.dtype, one.shape)]
         if not ours or any(one.name not in theirs for one in ours):
@@ -165,7 +166,7 @@ class UnchangedModel(Rule):
             message = (
                 f"holds the {count(len(ours), 'matrix', 'matrices')} of {printable(base.source.label, 200)} unchanged"
             )
-            path = repository.weights.main or SINGLE
+            path = weights.main or SINGLE
             yield self.finding(path, message, hint="merge the adapter again, and look whether its names fit the base")
 
 

@@ -300,8 +300,9 @@ class StoredInFloat32(Rule):
         declared, stored = dtypes(repository)
         if stored == "F32" and declared in {"BF16", "F16"}:
             total = size(sum(repository.weights.stored.bytes.values()))
-            message = f"holds {total} of float32 matrices; config.json declares {HEADER_NAMES[declared]}"
-            hint = "`repokit build` casts them; or declare float32"
+            name = HEADER_NAMES[declared]
+            message = f"holds {total} of float32 matrices; config.json declares {name}"
+            hint = f"`weights.dtype: {name}` in the recipe of `repokit build` casts them; or declare float32"
             yield self.finding(repository.weights.main or SINGLE, message, hint=hint)
 
 

@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from repokit.builder.adapters.card import _literal
 from repokit.formats.front_matter import parse_card
 
 COMMIT = "0e9e39f249a16976918f6564b8830bc894c89659"
@@ -74,6 +75,20 @@ def test_the_base_says_that_it_sees(adapters, card):
     assert "AutoModelForImageTextToText, AutoProcessor" in snippet(text)
 
 
+SEES = {"architectures": ["Qwen2_5_VLForConditionalGeneration"], "vision_config": {}, "model_type": "qwen2_5_vl"}
+
+
+def test_a_tokenizer_alone_is_no_processor(adapters, card):
+    adapters.adapter(files={"config.json": json.dumps(SEES), "tokenizer.json": "{}", "tokenizer_config.json": "{}"})
+    assert 'processor = AutoProcessor.from_pretrained("example/base")' in snippet(card())
+
+
+def test_its_own_processor_where_it_has_one(adapters, card):
+    files = {"tokenizer.json": "{}", "tokenizer_config.json": "{}", "preprocessor_config.json": "{}"}
+    adapters.adapter(files={"config.json": json.dumps(SEES), **files})
+    assert 'processor = AutoProcessor.from_pretrained("x")' in snippet(card(repo="me/x"))
+
+
 ROWS = {
     "LoRA": {},
     "LoRA (DoRA)": {"use_dora": True},
@@ -101,6 +116,20 @@ def test_the_method_in_words(adapters, card, method):
 )
 def test_what_it_was_trained_with(card, row):
     assert row in card(base=BASE)
+
+
+@pytest.mark.parametrize(
+    ("config", "row"),
+    [
+        ({"alpha_pattern": {"q_proj": 16}}, "| Alpha | 8, others by alpha_pattern |"),
+        ({"rank_pattern": {"q_proj": 4}}, "| Rank | 4, others by rank_pattern |"),
+        ({"lora_alpha": 10**400}, "| Alpha | more than any float |"),
+        ({"lora_alpha": -(10**400)}, "| Alpha | less than any float |"),
+    ],
+)
+def test_numbers_that_are_more_than_one(adapters, card, config, row):
+    adapters.adapter(config=config)
+    assert row in card()
 
 
 def test_an_expression_stays_inside_its_cell(adapters, card):
@@ -157,7 +186,19 @@ def test_the_first_of_several_adapters_is_loaded_from_its_folder(adapters, card)
     adapters.adapter(folder="sql")
     text = card()
     assert 'subfolder="chat"' in snippet(text)
-    assert "The others are loaded beside it" in text
+    assert 'adapter_name="sql", subfolder="sql"' in text
+
+
+def test_no_name_of_an_adapter_has_a_dot_and_none_is_there_twice(adapters, card):
+    for folder in ("a", "default", "v1.0", "v1_0"):
+        adapters.adapter(folder=folder)
+    names = re.findall(r'adapter_name="(.*?)", subfolder="(.*?)"', card())
+    assert names == [("default_2", "default"), ("v1_0", "v1.0"), ("v1_0_2", "v1_0")]
+
+
+@pytest.mark.parametrize("folder", ['a"b', "a'b\"c", "a\\b", "\N{GRINNING FACE}", "\u00e9"])
+def test_a_folder_is_a_string_whatever_its_name_is(folder):
+    assert ast.literal_eval(_literal(folder)) == folder
 
 
 def test_one_adapter_has_no_others(card):

@@ -57,20 +57,24 @@ OF_A_MACHINE = {
     "eva_config": {"deeper": {"cache": "~/eva"}},
     "lora_ga_config": {"gradient_file": "../gradients.pt"},
     "init_from": "C:\\runs\\3",
+    "seen": ["/home/me/a", "b", {"log": "/home/me/c"}, "~/d"],
+    "started": "--file=/home/me/train.yaml",
+    "/home/me/e": 1,
 }
+KEPT_OF_IT = {"corda_config": {"corda_method": "ipm"}, "eva_config": {"deeper": {}}, "lora_ga_config": {}}
+KEPT_OF_IT |= {"seen": ["b", {}]}
 
 
 def test_what_is_of_the_machine_that_trained_goes():
     raw = {"base_model_name_or_path": "org/base", "inference_mode": True, "r": 4}
     found = json.loads(edited(json.dumps({**OF_A_MACHINE, **raw})))
-    assert found == {"corda_config": {"corda_method": "ipm"}, "eva_config": {"deeper": {}}, "lora_ga_config": {}, **raw}
+    assert found == {**KEPT_OF_IT, **raw}
 
 
 def test_what_goes_is_told(adapters):
     adapters.adapter(config=OF_A_MACHINE)
-    (told,) = adapters.plan().warnings
-    assert "runtime_config, corda_config/covariance_file" in told
-    assert "of the machine that trained" in told
+    told = next(told for told in adapters.plan().warnings if "of the machine that trained" in told)
+    assert all(key in told for key in ("runtime_config", "corda_config/covariance_file"))
 
 
 def test_an_expression_that_looks_like_a_path_stays():
@@ -81,6 +85,63 @@ def test_an_expression_that_looks_like_a_path_stays():
 def test_the_tokenizer_of_a_prompt_is_the_bases():
     raw = {"base_model_name_or_path": "/x", "inference_mode": True, "tokenizer_name_or_path": "/x"}
     assert json.loads(edited(json.dumps(raw)))["tokenizer_name_or_path"] == "org/base"
+
+
+def test_the_first_words_of_a_prompt_stay_whatever_they_speak_of():
+    raw = {"base_model_name_or_path": "org/base", "inference_mode": True, "prompt_tuning_init_text": "/data/x is here"}
+    assert json.loads(edited(json.dumps(raw))) == raw
+
+
+# A PEFT of the time of data/peft_types.json, one that is older, and none.
+@pytest.mark.parametrize("version", ["0.21.2", "0.9", None, 7])
+def test_keys_that_peft_drops_are_dropped(version):
+    raw = {"base_model_name_or_path": "org/base", "inference_mode": True, "peft_type": "LORA", "peft_version": version}
+    assert json.loads(edited(json.dumps({**raw, "wandb": {"id": "me/secret"}}))) == raw
+
+
+@pytest.mark.parametrize("of", [{"peft_type": "NEW"}, {"peft_type": "LORA", "peft_version": "0.99.0.dev0"}])
+def test_keys_of_a_newer_peft_are_kept(of):
+    raw = {"base_model_name_or_path": "org/base", "inference_mode": True, **of, "added": 1}
+    assert json.loads(edited(json.dumps(raw))) == raw
+
+
+def test_a_key_that_is_null_is_kept():
+    raw = {"base_model_name_or_path": "org/base", "inference_mode": True, "peft_type": "LORA", "enable_lora": None}
+    assert json.loads(edited(json.dumps(raw))) == raw
+
+
+def test_keys_that_are_dropped_are_told(adapters):
+    adapters.adapter(config={"hub_token": "hf_" + "a1B2" * 9, "wandb_run": 3})
+    (told,) = adapters.plan().warnings
+    assert told == "adapter_config.json: hub_token, wandb_run left out: PEFT reads no such field of LORA"
+
+
+def test_a_module_of_a_machine_is_left_out_with_its_class(adapters):
+    mapping = {"base_model_class": "OwnForCausalLM", "parent_library": "transformers_modules.home_me_own.modeling_own"}
+    adapters.adapter(config={"auto_mapping": mapping})
+    plan = adapters.plan()
+    adapters.carry_out(plan)
+    assert adapters.published()["auto_mapping"] is None
+    assert any("auto_mapping left out" in told for told in plan.warnings)
+
+
+SECRETS = ["hf_" + "a1B2" * 9, "sk-proj-" + "a1B2" * 10, "ghp_" + "a1B2" * 9, "x\nhf_" + "a1B2" * 9]
+SECRETS += ["https://me:" + "a1B2" * 3 + "@hub.example.org"]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("put", [lambda secret: secret, lambda secret: {"deep": [1, {"er": secret}]}], ids=["", "deep"])
+def test_a_secret_in_what_is_published_is_refused(secret, put):
+    with pytest.raises(InputError, match="holds what looks like a secret") as caught:
+        edited(json.dumps({"peft_type": "LORA", "megatron_config": put(secret)}))
+    assert (caught.value.place or "").startswith("/megatron_config")
+
+
+def test_a_secret_for_a_key_is_not_shown():
+    secret = "hf_" + "a1B2" * 9
+    with pytest.raises(InputError) as caught:
+        edited(json.dumps({"megatron_config": {secret: 1}}))
+    assert secret not in str(caught.value)
 
 
 def test_a_mixture_of_adapters_on_a_disk_is_refused(adapters):
@@ -122,6 +183,36 @@ def test_the_recipes_word_wins_and_that_is_told(adapters):
     adapters.adapter(config={"base_model_name_or_path": "unsloth/base-bnb-4bit"})
     plan = adapters.plan(base={"id": "org/base"})
     assert any("names the base unsloth/base-bnb-4bit; the recipe's org/base" in told for told in plan.warnings)
+
+
+def test_a_revision_of_another_model_is_not_that_of_the_base(adapters):
+    adapters.adapter(config={"base_model_name_or_path": "unsloth/base-bnb-4bit", "revision": "abcdef1"})
+    plan = adapters.plan(base={"id": "org/base"})
+    adapters.carry_out(plan)
+    assert adapters.published()["revision"] is None
+    assert b"abcdef1" not in adapters.read("README.md")
+    assert any("the revision abcdef1, which is left out: it is of unsloth" in told for told in plan.warnings)
+
+
+def test_a_revision_of_a_folder_is_not_that_of_the_base(adapters):
+    adapters.adapter(config={"base_model_name_or_path": "/data/base", "revision": "abcdef1"})
+    adapters.build(base={"id": "org/base"})
+    assert adapters.published()["revision"] is None
+
+
+def test_the_revision_stands_where_the_recipe_names_the_same_base(adapters):
+    adapters.adapter(config={"base_model_name_or_path": "org/base", "revision": COMMIT})
+    adapters.build(base={"id": "org/base"})
+    assert adapters.published()["revision"] == COMMIT
+
+
+@pytest.mark.parametrize("revision", ['x")\nimport os\n#("', "-x", "a..b", "/home/me", "", "a b", 7, ["main"]])
+def test_what_can_be_no_revision_is_left_out(adapters, revision):
+    adapters.adapter(config={"revision": revision})
+    plan = adapters.plan()
+    adapters.carry_out(plan)
+    assert adapters.published()["revision"] is None
+    assert any("which is left out: it can be none of the Hub's" in told for told in plan.warnings)
 
 
 @pytest.mark.parametrize("named", ["/data/base", "./base", "../base", "C:\\base", "a/b/c", "None", None, 7, ...])

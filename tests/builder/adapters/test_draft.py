@@ -98,4 +98,23 @@ def test_the_best_checkpoint_of_a_run(adapters, draft):
 def test_words_out_of_files_stay_words(adapters, draft):
     adapters.adapter(config={"base_model_name_or_path": '/x"\nkind: full', "revision": "a: b\n#"})
     raw = yaml.safe_load(draft().text)
-    assert (raw["kind"], raw["base"]["revision"]) == ("adapter", "a: b\n#")
+    assert (raw["kind"], raw["base"]["revision"]) == ("adapter", None)
+
+
+def test_what_can_be_no_revision_is_not_taken(adapters, draft):
+    adapters.adapter(config={"revision": 'x")\nimport os'})
+    made = draft()
+    assert recipe(made).base.revision is None
+    assert any(line.startswith("not taken     revision x") for line in made.found)
+
+
+def test_the_revision_of_a_folder_is_not_taken(adapters, draft):
+    readme = "---\nbase_model: org/base\n---\n\n# Mine\n\nWords of my own.\n"
+    adapters.adapter(config={"base_model_name_or_path": "/data/base", "revision": COMMIT}, files={"README.md": readme})
+    base = recipe(draft()).base
+    assert (base.id, base.revision) == ("org/base", None)
+
+
+def test_a_number_that_no_float_holds(adapters, draft):
+    adapters.adapter(config={"lora_alpha": 10**400})
+    assert any("alpha more than any float" in line for line in draft().found)

@@ -163,6 +163,14 @@ def test_whole_weights_win(checkpoint, workshop, name):
     assert type(open_checkpoint(root).weights).__name__ != "DcpWeights"
 
 
+def test_what_whole_weights_leave_unread_is_a_warning(checkpoint, workshop):
+    root = checkpoint()
+    workshop.write_safetensors(root / "model.safetensors", {HEAD: workshop.tensor("F32", (16, 8))})
+    assert open_checkpoint(root).weights.notes == (
+        f"{FSDP}/ holds a model too, and is not read; name it to build from it",
+    )
+
+
 def test_they_win_over_another_pickle(checkpoint):
     root = checkpoint(beside={"reward.pt": b"\x80\x02}."})
     assert type(open_checkpoint(root).weights).__name__ == "DcpWeights"
@@ -208,6 +216,11 @@ def test_missing_metadata_is_named(checkpoint, workshop):
     error = refusal(workshop, MissingInput)
     assert "has 3 parts of a distributed checkpoint and no .metadata" in str(error)
     assert "cp -r DIR/. TARGET" in error.hint
+
+
+def test_a_folder_that_is_never_listed_is_refused(checkpoint, workshop):
+    checkpoint(folder=".git")
+    assert ".git" in str(refusal(workshop, MissingInput, source="./checkpoint/.git"))
 
 
 def test_metadata_of_each_process_is_refused(checkpoint, workshop):

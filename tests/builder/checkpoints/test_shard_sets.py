@@ -80,6 +80,14 @@ def test_a_tensor_with_two_values_is_refused(workshop):
         workshop.plan()
 
 
+def test_two_shards_of_one_number_are_refused(workshop):
+    root = workshop.checkpoint(shards=2)
+    (root / INDEX).unlink()
+    (root / "model-1-of-2.safetensors").write_bytes((root / shard(1, 2)).read_bytes())
+    with pytest.raises(InputError, match="is shard 1, and so is"):
+        workshop.plan()
+
+
 def test_a_shard_number_of_a_trillion_is_refused(workshop):
     root = workshop.checkpoint()
     (root / "model.safetensors").rename(root / "model-1-of-1000000000000.safetensors")
@@ -101,6 +109,25 @@ def test_a_tensor_that_the_index_does_not_name_is_a_warning(indexed, workshop):
     indexed(lambda weight_map: weight_map.pop(HEAD))
     (warning, *_) = workshop.plan().warnings
     assert warning.startswith(f"{INDEX} does not name 1 tensor ({HEAD}): it is not followed")
+
+
+def test_an_index_whose_size_leaves_no_room_for_more_is_right(workshop):
+    """A stale tensor in a shard of another run would be built into the model."""
+    path = workshop.checkpoint(shards=3) / INDEX
+    index = json.loads(path.read_text())
+    index["weight_map"].pop(HEAD)
+    index["metadata"]["total_size"] -= 16 * 8 * 4
+    path.write_text(json.dumps(index))
+    with pytest.raises(MalformedFile, match="does not name 1 tensor that its shards hold"):
+        workshop.plan()
+
+
+def test_an_index_without_a_size_is_not_followed_either(workshop):
+    path = workshop.checkpoint(shards=3) / INDEX
+    index = json.loads(path.read_text())
+    index["weight_map"].pop(HEAD)
+    path.write_text(json.dumps({"weight_map": index["weight_map"]}))
+    assert "it is not followed" in workshop.plan().warnings[0]
 
 
 def test_tensors_in_other_shards_than_the_index_says_are_built(indexed, workshop):

@@ -106,6 +106,54 @@ def test_an_overlap_is_named(sliced, workshop):
     assert "the parts at [0, 0] and [1, 0] overlap" in refusal(workshop)
 
 
+def slice_(rank, number=1, total=1):
+    return f"shard-{rank:05d}-model-{number:05d}-of-{total:05d}.safetensors"
+
+
+def test_the_same_slice_twice_is_one(sliced, workshop):
+    sliced(*rows(), rows()[1])
+    assert built(workshop) == {NAME: ((4, 4), BYTES)}
+
+
+def test_a_slice_with_two_values_is_refused_with_both_files(sliced, workshop):
+    sliced(*rows(), {NAME: ("F32", (2, 4), TOP, [2, 0])})
+    told = refusal(workshop, MalformedFile)
+    assert f"{slice_(3)}: holds other values of {NAME} than {slice_(2)}" in told
+
+
+def test_slices_left_by_a_run_of_more_processes_are_refused_with_both_files(sliced, workshop):
+    """Two processes wrote over what four had left: that of the fourth lies within that of the second."""
+    sliced(*rows(), {NAME: ("F32", (1, 4), BYTES[48:], [3, 0])})
+    told = refusal(workshop, MalformedFile)
+    assert f"{slice_(3)}: holds other values of {NAME} than {slice_(2)}" in told
+
+
+def test_a_longer_slice_at_the_same_place_is_refused(sliced, workshop):
+    sliced({NAME: ("F32", (4, 4), BYTES, [0, 0])}, rows()[0])
+    assert "overlap" in refusal(workshop, MalformedFile)
+
+
+def test_slices_of_two_numbers_of_files_are_refused(sliced, workshop):
+    sliced(*rows(), names={1: slice_(1), 2: slice_(2, 1, 2)})
+    assert "has slices of models in 1, 2 files" in refusal(workshop)
+
+
+def test_a_file_that_no_process_has_is_missed(sliced, workshop):
+    sliced(*rows(), names={1: slice_(1, 1, 3), 2: slice_(2, 3, 3)})
+    told = refusal(workshop, MissingInput)
+    assert "lacks the slices of 1 file of 3: shard-*-model-00002-of-00003.safetensors" in told
+
+
+def test_a_process_may_have_nothing_of_a_file(sliced, workshop):
+    sliced(*rows()[:1], {"model.norm.weight": ("F32", (8,), TOP, [0])}, names={1: slice_(1, 1, 2), 2: slice_(2, 2, 2)})
+    assert set(built(workshop)) == {NAME, "model.norm.weight"}
+
+
+def test_a_trillion_files_are_refused_at_once(sliced, workshop):
+    sliced(*rows()[:1], names={1: slice_(1, 1, 10**12)})
+    assert "lacks the slices of 999,999,999,999 files" in refusal(workshop, MissingInput)
+
+
 def test_two_dtypes_are_refused(sliced, workshop):
     sliced(rows()[0], {NAME: ("I32", (2, 4), BOTTOM, [2, 0])})
     assert "has slices of several dtypes" in refusal(workshop, MalformedFile)

@@ -411,6 +411,34 @@ def test_two_files_of_one_rank_are_named(checkpoint):
     assert "is of rank 0, and so is" in refusal(checkpoint(files)).what
 
 
+def test_model_states_of_two_stages_are_named(checkpoint):
+    error = refusal(checkpoint(stage_3() | {MODEL: stage_2()[MODEL]}))
+    assert (error.path, model_file(0) in error.what) == (MODEL, True)
+
+
+def test_shared_parameters_may_lead_to_one_another(checkpoint):
+    files = stage_3()
+    files[model_file(0)] = states(shared_params={"tied": HEAD, HEAD: EMBEDDING})
+    assert values(checkpoint(files))["tied"] == VALUES[EMBEDDING]
+
+
+@pytest.mark.parametrize("shared", [{HEAD: "nowhere"}, {HEAD: "other", "other": HEAD}], ids=str)
+@pytest.mark.parametrize("whole", [True, False])
+def test_shared_parameters_that_lead_nowhere_are_refused(checkpoint, shared, whole):
+    files = stage_2() if whole else stage_3()
+    files[MODEL if whole else model_file(0)]["shared_params"] = shared
+    refusal(checkpoint(files), MalformedFile)
+
+
+def test_a_parameter_without_elements_and_no_flat_tensor_are_refused(checkpoint):
+    files = stage_3()
+    for rank in range(2):
+        frozen = {"frozen_param_shapes": {NORM: (3,)}, "frozen_param_fragments": {NORM: Tensor((1, 2), (2,))}}
+        files[model_file(rank)] = states(param_shapes=[{EMBEDDING: (0, 2)}], **frozen)
+        files[optimizer_file(rank)] = optimizer(rank, fp32_flat_groups=[])
+    assert refusal(checkpoint(files), MalformedFile).what == "has no flat tensors"
+
+
 def test_a_shape_that_the_module_does_not_have_is_named(checkpoint):
     files = stage_2()
     files[MODEL]["param_shapes"] = [{EMBEDDING: (4, 3), NORM: (3,)}]

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from repokit.builder.build import carry_out
 from repokit.builder.execution import writing
+from repokit.builder.reading import Reader
 from repokit.builder.transforms.cast import cast
 from repokit.errors import BuildError, MissingInput, NoSpace, PlanError
+from repokit.operations import Piece
 from repokit.schema.manifest import Manifest
 
 SHARDED = {"max_shard_size": "1KB"}
@@ -292,3 +295,49 @@ def test_paths_of_a_plan_may_be_relative(workshop, monkeypatch):
     workshop.folder = Path()
     workshop.build()
     assert workshop.tensors() == workshop.model()
+
+
+def test_a_pipe_in_the_place_of_a_source_is_refused(workshop):
+    root = workshop.checkpoint(files={"merges.txt": b""})
+    plan = workshop.plan()
+    (root / "merges.txt").unlink()
+    os.mkfifo(root / "merges.txt")
+    times = next(source.mtime_ns for source in plan.sources if source.path.endswith("merges.txt"))
+    os.utime(root / "merges.txt", ns=(times, times))
+    with pytest.raises(MissingInput, match=r"merges\.txt: is not a file"):
+        workshop.carry_out(plan)
+
+
+def test_a_pipe_that_came_later_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(MissingInput, match="pipe: cannot be read: Illegal seek"):
+        list(Reader([str(tmp_path / "pipe")]).contents(Piece(source=0, offset=0, length=4)))
+
+
+def test_a_source_that_is_gone_is_named_before_the_lint(workshop):
+    root = workshop.checkpoint(files={"tokenizer.json": "{}"})
+    plan = workshop.plan()
+    (root / "tokenizer.json").unlink()
+    looked = []
+    with pytest.raises(MissingInput, match=r"tokenizer\.json: cannot be read"):
+        carry_out(plan, gate=lambda _source, stage: looked.append(stage))
+    assert looked == []
+
+
+def test_a_source_that_changed_says_that_a_plan_in_a_file_is_made_anew(workshop):
+    root = workshop.checkpoint(files={"tokenizer.json": "{}"})
+    plan = workshop.plan()
+    (root / "tokenizer.json").write_text("{} ")
+    with pytest.raises(PlanError, match="has changed") as caught:
+        workshop.carry_out(plan)
+    assert "a plan in a file is made anew with --plan" in caught.value.hint
+
+
+def test_too_little_memory_is_said_to_people(workshop, monkeypatch):
+    def contents(_reader, _content):
+        raise MemoryError
+
+    workshop.checkpoint()
+    monkeypatch.setattr(Reader, "contents", contents)
+    with pytest.raises(BuildError, match="needs more memory than there is"):
+        workshop.build()

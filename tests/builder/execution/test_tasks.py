@@ -359,6 +359,41 @@ def test_another_build_removes_what_tasks_left(workshop, plan):
     assert workshop.hidden() == []
 
 
+def finalized(plan):
+    for number in (1, 2):
+        write_task(plan, Task(number, 2))
+    return finalize(plan, gate=let)
+
+
+def test_what_is_put_in_place_is_in_place_already(workshop, plan):
+    built = finalized(plan)
+    again = finalize(plan, gate=let)
+    assert (built.in_place, again.in_place, again.files) == (False, True, built.files)
+
+
+def test_a_task_that_is_queued_once_more_leaves_nothing(workshop, plan):
+    finalized(plan)
+    assert write_task(plan, Task(1, 2)).in_place
+    assert workshop.hidden() == []
+
+
+def test_another_checkpoint_of_the_same_shapes_is_not_in_place(workshop, plan):
+    finalized(plan)
+    tensors = workshop.model()
+    dtype, shape, data = tensors["model.norm.weight"]
+    workshop.checkpoint({**tensors, "model.norm.weight": (dtype, shape, data[::-1])}, files={"tokenizer.json": "{}"})
+    other = workshop.plan(**RECIPE)
+    assert not write_task(other, Task(1, 1)).in_place
+    assert not finalize(other, gate=let).in_place
+
+
+def test_an_output_that_was_edited_is_not_in_place(workshop, plan):
+    finalized(plan)
+    (workshop.output / "config.json").write_text("{}")
+    with pytest.raises(BuildError, match="was edited"):
+        write_task(plan, Task(1, 2))
+
+
 # ------------------------------------------------------------------------------------------------ who may run
 
 
@@ -432,6 +467,21 @@ def test_a_task_that_was_killed_holds_nothing(workshop, running, plan, expected)
     finalize(plan, gate=let)
     assert workshop.contents() == expected()
     assert workshop.hidden() == []
+
+
+def test_a_task_that_was_killed_is_what_is_waited_for(running, plan):
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    for number in (1, 3):
+        write_task(plan, Task(number, 3))
+    error = refused(plan)
+    assert (error.why, error.hint) == ("task 2/3 was interrupted", "again 2/3")
+
+
+def test_one_that_was_killed_has_had_this_plan(running, plan):
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    assert refused(plan).why.startswith("tasks 1/3, 2/3, 3/3 have not finished")
 
 
 def test_where_there_are_no_locks_a_file_stands_in_for_them(workshop, running, plan, monkeypatch):

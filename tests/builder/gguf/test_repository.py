@@ -261,6 +261,48 @@ def test_a_path_inside_a_file_is_told(shelf):
     assert "holds a path of the machine that made it (quantize.imatrix.file)" in told
 
 
+INSIDE = {
+    "Windows": {"general.note": r"C:\Users\me\x.gguf"},
+    "a share": {"general.note": r"\\host\me\x"},
+    "an address of a file": {"quantize.imatrix.dataset": "file:///home/me/x.txt"},
+    "a list": {"general.datasets": ["org/name", "/home/me/x"]},
+    "another key": {"training.output_dir": "../runs/1"},
+    "a command": {"general.description": "made by: llama-quantize /home/me/x.gguf Q8_0"},
+}
+
+
+@pytest.mark.parametrize("how", INSIDE)
+def test_a_path_of_any_kind_inside_a_file_is_told(shelf, how):
+    (key,) = INSIDE[how]
+    (told,) = shelf({Q8: quantized(7, 8, **INSIDE[how])}).plan().warnings
+    assert f"holds a path of the machine that made it ({key})" in told
+
+
+@pytest.mark.parametrize("text", ["org/name", "https://example.org/a/b/c", "for code and/or text/speech/images", "9B"])
+def test_other_texts_are_no_paths(shelf, text):
+    assert not shelf({Q8: quantized(7, 8, **{"general.description": text})}).plan().warnings
+
+
+def test_pieces_of_the_tokenizer_are_no_paths(shelf):
+    assert not shelf({Q8: quantized(7, 8, **{"tokenizer.ggml.merges": ["/ h", "./ x"]})}).plan().warnings
+
+
+def test_paths_in_several_files_are_one_warning(shelf):
+    entries = {"quantize.imatrix.file": "/home/me/imatrix.dat"}
+    (told,) = shelf({Q8: quantized(7, 8, **entries), Q4: quantized(15, 2, **entries)}).plan().warnings
+    assert "hold paths of the machine that made it (quantize.imatrix.file)" in told
+
+
+@pytest.mark.parametrize(("file_type", "kind", "said", "held"), [(15, 1, "Q4_K_M", "F16"), (1, 8, "F16", "Q8_0")])
+def test_a_file_type_that_no_tensor_bears_out_is_told(shelf, file_type, kind, said, held):
+    (told,) = shelf({F16: quantized(file_type, kind)}).plan().warnings
+    assert told == f"general.file_type of {F16} is {said}, and its tensors are {held}: the card says {held}"
+
+
+def test_a_file_type_that_no_tensor_bears_out_is_not_in_the_card(shelf):
+    assert "Q4_K_M" not in card(shelf({F16: quantized(15, 1)}))
+
+
 def test_another_license_inside_is_told(shelf):
     (told,) = shelf({Q8: quantized(7, 8, **{"general.license": "mit"})}).plan().warnings
     assert told == "general.license in the files is mit, the license of the recipe apache-2.0"
@@ -347,6 +389,24 @@ USES = {
 def test_how_it_is_run(shelf, how):
     files, keys, line = USES[how]
     assert line in card(shelf(files()), **keys).splitlines()
+
+
+def test_a_reranker_ranks(shelf):
+    text = card(shelf({Q8: quantized(7, 8, **{"llama.pooling_type": 4})}), repo="me/x")
+    assert "pipeline_tag: text-ranking" in text
+    assert "llama-server -hf me/x:Q8_0 --reranking" in text.splitlines()
+
+
+def test_a_reranker_made_of_a_model_of_texts_ranks_too(shelf):
+    workshop = shelf({Q8: quantized(7, 8, **{"llama.pooling_type": 4})})
+    (workshop.folder / "base").mkdir()
+    (workshop.folder / "base" / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    assert "pipeline_tag: text-ranking" in card(workshop, base={**BASE, "path": "./base"})
+
+
+@pytest.mark.parametrize("word", ["ollama", "llama-cli", "Chat template"])
+def test_a_reranker_does_not_chat(shelf, word):
+    assert word not in card(shelf({Q8: quantized(7, 8, **{"llama.pooling_type": 4})}), repo="me/x")
 
 
 def test_ollama_takes_no_parts(shelf):

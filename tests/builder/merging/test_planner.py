@@ -718,6 +718,181 @@ def test_a_value_beyond_all_bounds_stops_the_build(smithy):
     assert error.value.place == f"{Q.format(0)}.weight"
 
 
+# ---------------------------------------------------------------- what must not be lost or invented
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"output": "./dd"},
+        {"output": "./runs", "merge": {"adapters": [{"path": "./runs/dd"}]}},
+        {"output": "./text", "license": {"id": "mit", "file": "./text/LICENSE"}},
+        {"output": "./words", "tokenizer": {"from": "./words"}},
+    ],
+)
+def test_an_output_that_holds_what_is_read_is_refused(smithy, keys):
+    smithy.make_base()
+    for name in ("dd", "runs/dd"):
+        smithy.adapter(name=name)
+    with pytest.raises(RecipeError, match="a build replaces its output"):
+        smithy.plan(source="./base", base={}, **{"merge": {"adapters": [{"path": "./dd"}]}, **keys})
+
+
+def test_an_output_inside_an_adapter_is_refused(smithy):
+    smithy.make_base()
+    smithy.adapter(name="dd")
+    with pytest.raises(RecipeError, match=r"lies inside the merge\.adapters"):
+        smithy.plan(source="./base", base={}, output="./dd/out", merge={"adapters": [{"path": "./dd"}]})
+
+
+CARD = "---\nlibrary_name: peft\ntags: [lora]\nbase_model_relation: adapter\n---\n# Words of a person\n"
+
+
+def test_the_card_of_an_adapter_is_not_that_of_the_merge(smithy):
+    smithy.make_base()
+    smithy.adapter(files={"README.md": CARD})
+    smithy.build()
+    card = smithy.workshop.read("README.md").decode()
+    assert [word for word in ("Words of a person", "peft", "lora", "relation: adapter") if word in card] == []
+
+
+def test_the_card_of_a_base_that_is_the_source_is_not_that_of_the_merge(smithy):
+    smithy.make_base(files={"README.md": "---\nbase_model: org/first\n---\n# Words of the base\n"})
+    smithy.adapter(name="a")
+    smithy.build(source="./base", base={"id": "org/base"}, merge={"adapters": [{"path": "./a"}]})
+    assert "Words of the base" not in smithy.workshop.read("README.md").decode()
+
+
+@pytest.mark.parametrize(("source", "whose"), [("./checkpoint", "adapter"), ("./base", "base")])
+def test_the_card_that_is_not_taken_over_is_told(smithy, source, whose):
+    smithy.make_base(files={"README.md": CARD})
+    smithy.adapter(files={"README.md": CARD})
+    smithy.adapter(name="b")
+    plan = smithy.plan(source=source, merge={"adapters": [{"path": "./b"}]})
+    reasons = {left.path: left.reason for left in plan.left_out}
+    assert reasons["README.md"] == f"the card of the {whose}: the merged model has its own"
+
+
+def test_the_card_names_the_adapters_and_no_path(smithy):
+    smithy.make_base()
+    smithy.adapter()
+    smithy.adapter(name="runs/b")
+    smithy.build(merge={"adapters": [{"path": str(smithy.folder / "runs/b"), "weight": 0.5}]})
+    card = smithy.workshop.read("README.md").decode()
+    assert ("| Merged from | `checkpoint`, `b` (weight 0.5) |" in card, str(smithy.folder) in card) == (True, False)
+
+
+@pytest.mark.parametrize("config", [{"lora_alpha": 0}, {"alpha_pattern": {"q_proj": 0}}])
+def test_a_scale_of_zero_changes_nothing(smithy, config):
+    smithy.make_base()
+    smithy.adapter(**config)
+    with pytest.raises(PlanError, match="changes nothing: its scale is 0"):
+        smithy.plan()
+
+
+def test_some_modules_of_the_scale_zero_are_told(smithy):
+    smithy.make_base()
+    smithy.adapter(alpha_pattern={"layers.0.self_attn.q_proj": 0})
+    assert any("1 tensor not changed, the scale is 0" in warning for warning in smithy.plan().warnings)
+
+
+@pytest.mark.parametrize(
+    ("modules", "config", "named"),
+    [
+        ((*Smithy.layers(Q), UP.format(1)), {}, "layers.1.mlp.up_proj.lora_A"),
+        (tuple(Smithy.layers(Q)), {"layers_to_transform": [0]}, "layers.1.self_attn.q_proj.lora_A"),
+    ],
+)
+def test_factors_that_the_config_does_not_ask_for_are_refused(smithy, modules, config, named):
+    smithy.make_base()
+    smithy.adapter(smithy.factors(modules), **config)
+    with pytest.raises(MalformedFile, match=r"2 tensors that adapter_config\.json does not ask for") as error:
+        smithy.plan()
+    assert named in error.value.what
+
+
+@pytest.mark.parametrize("name", ["unsloth llama 3", "None", "org/base\nlicense: mit", "./base"])
+def test_a_name_that_is_none_on_the_hub_is_no_base(smithy, name):
+    smithy.make_base()
+    smithy.adapter(base_model_name_or_path=name)
+    smithy.build(base={"path": "./base"})
+    assert "base_model:" not in smithy.workshop.read("README.md").decode()
+
+
+def test_a_folder_of_the_cache_says_which_base_it_is(smithy):
+    smithy.make_base()
+    smithy.adapter(base_model_name_or_path=f"/home/me/hub/models--org--trained/snapshots/{'a' * 40}")
+    smithy.build(base={"path": "./base"})
+    card = smithy.workshop.read("README.md").decode()
+    assert f"[org/trained](https://huggingface.co/org/trained) at `{'a' * 40}`" in card
+
+
+@pytest.mark.parametrize(
+    ("base", "revision", "shown"),
+    [("org/base", "v1", True), ("org/other", "v1", False), ("org/base", "v1` **x**", False)],
+)
+def test_a_revision_is_that_of_the_base_it_was_stated_for(smithy, base, revision, shown):
+    smithy.make_base()
+    smithy.adapter(base_model_name_or_path=base, revision=revision)
+    smithy.build()
+    assert (" at `v1" in smithy.workshop.read("README.md").decode()) is shown
+
+
+def test_a_source_that_may_be_another_model_than_the_adapters_is_told(smithy):
+    smithy.make_base()
+    smithy.adapter(name="a", base_model_name_or_path="org/trained-on")
+    plan = smithy.plan(source="./base", base={}, merge={"adapters": [{"path": "./a"}]})
+    assert any("nothing says that the source is that model" in warning for warning in plan.warnings)
+
+
+@pytest.mark.parametrize(
+    ("source", "paths", "place"),
+    [("./base", ["./a", "./x/../a"], "merge.adapters[1].path"), ("./a", ["a"], "merge.adapters[0].path")],
+)
+def test_one_adapter_is_not_merged_twice(smithy, source, paths, place):
+    smithy.make_base()
+    smithy.adapter(name="a")
+    (smithy.folder / "x").mkdir()
+    with pytest.raises(RecipeError, match="is merged twice") as error:
+        smithy.plan(source=source, merge={"adapters": [{"path": path} for path in paths]})
+    assert (error.value.place, "its weight: 2" in error.value.hint) == (place, True)
+
+
+def head_factors(smithy, **more: Any) -> dict[str, Any]:
+    return {**smithy.factors(["lm_head"]), **{f"{PREFIX}lm_head.{name}": tensor for name, tensor in more.items()}}
+
+
+def test_the_bases_own_weight_inside_an_adapted_head_is_no_change(smithy):
+    """PEFT saves it beside the factors: two such adapters can be merged, with weights."""
+    base = smithy.make_base()
+    inside = {"base_layer.weight": base["lm_head.weight"]}
+    tensors = head_factors(smithy, **inside)
+    for name in ("a", "b"):
+        smithy.adapter(tensors, name=name, target_modules=["lm_head"])
+    adapters = [{"path": "./a", "weight": 0.5}, {"path": "./b"}]
+    built = smithy.build(source="./base", base={}, merge={"adapters": adapters})
+    wanted = array(base["lm_head.weight"]) + smithy.added(tensors, "lm_head", 4.5)
+    assert close(built["lm_head.weight"], wanted)
+
+
+def test_another_weight_inside_an_adapted_head_takes_the_place_of_the_bases(smithy):
+    smithy.make_base()
+    other = smithy.workshop.tensor("F32", (16, 8), 99)
+    tensors = head_factors(smithy, **{"base_layer.weight": other})
+    smithy.adapter(tensors, target_modules=["lm_head"])
+    assert close(smithy.build()["lm_head.weight"], array(other) + smithy.added(tensors, "lm_head", 3.0))
+
+
+def test_one_module_whole_under_two_names_is_refused(smithy):
+    smithy.make_base()
+    one, other = (smithy.workshop.tensor("F32", (16, 8), seed) for seed in (98, 99))
+    names = {"modules_to_save.default.weight": one, "weight": other}
+    whole = {f"{PREFIX}lm_head.{name}": tensor for name, tensor in names.items()}
+    smithy.adapter({**smithy.factors(smithy.layers(Q)), **whole}, modules_to_save=["lm_head"])
+    with pytest.raises(MalformedFile, match="is in the file twice"):
+        smithy.plan()
+
+
 # ---------------------------------------------------------------- whatever a stranger's adapter says
 
 JSON = st.recursive(

@@ -12,10 +12,10 @@ from hypothesis import given, settings, strategies as st
 
 from repokit.builder.checkpoints.sources import open_checkpoint
 from repokit.builder.planner import make_plan
-from repokit.builder.quantized.files import config_without_paths, declaration_of, is_declared
+from repokit.builder.quantized.files import declaration_of, is_declared
+from repokit.builder.quantized.private import is_path, is_token, published_config
 from repokit.builder.quantized.words import words
 from repokit.errors import RepokitError
-from repokit.formats.paths import is_local
 from repokit.linter.examples_quantized import METHODS
 from repokit.schema.recipe import QuantizationRecipe, Recipe
 
@@ -78,11 +78,32 @@ def test_they_are_planned_or_refused(checkpoint_of, declared, side, path):
         assert make_plan(Recipe.model_validate(recipe), folder=root).summary.quantized
 
 
-PATHS = st.sampled_from(["/home/me", "./data", "~/x", "C:\\data", "org/name", "c4"])
+PRIVATE = st.sampled_from(["/home/me", "./data", "~/x", "C:\\data", "hf_" + "a" * 34, "sk-" + "b1" * 20])
+HELD = st.recursive(
+    PRIVATE | SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=8,
+)
 
 
-@given(st.dictionaries(KEYS, PATHS | VALUES, max_size=6))
-def test_no_path_is_left_in_a_config(raw):
-    found = config_without_paths({"quantization_config": raw, "text_config": {"quantization_config": raw}})
-    for own in (found["quantization_config"], found["text_config"]["quantization_config"]):
-        assert own == {key: None if isinstance(value, str) and is_local(value) else value for key, value in raw.items()}
+def texts(value, key=""):
+    """Every text of an object with the key above it."""
+    if isinstance(value, str):
+        yield key, value
+    for name, item in value.items() if isinstance(value, dict) else []:
+        yield from texts(item, name)
+    for item in value if isinstance(value, list) else []:
+        yield from texts(item, key)
+
+
+@given(st.dictionaries(KEYS, HELD, max_size=6))
+def test_nothing_private_is_left_in_a_config(raw):
+    found = published_config({"quantization_config": raw, "text_config": {"quantization_config": raw}})
+    assert not [text for key, text in texts(found) if is_path(key, text) or is_token(key, text)]
+
+
+@pytest.mark.parametrize(
+    "raw", [{"ignore": ["re:model\\.layers\\.0"]}, {"ignore": [r".*\.gate"]}, {"pad_token": "<pad>"}]
+)
+def test_what_is_not_private_stays(raw):
+    assert published_config({"quantization_config": raw}) == {"quantization_config": raw}

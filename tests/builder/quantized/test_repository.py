@@ -279,6 +279,8 @@ CONTRADICTIONS = [
     ("modelopt", "hf_quant_config.json", {"quantization": {"quant_algo": "FP8"}}, "FP8", "NVFP4"),
     ("modelopt", "hf_quant_config.json", {"quantization": {"group_size": 16}}, "16", "8"),
     ("gptq", "quantization_config.json", {"quant_method": "auto-round", "bits": 4}, "auto-round", "gptq"),
+    ("gptq", "hf_quant_config.json", {"quantization": {"quant_algo": "FP8"}}, "FP8", "gptq"),
+    ("gptq", "quantize_config.json", {"bits": 4, "group_size": 8, "is_marlin_format": True}, "marlin", "gptq"),
 ]
 
 
@@ -289,6 +291,73 @@ def test_a_side_file_that_contradicts_is_refused_with_both_values(source, worksh
     with pytest.raises(InputError, match=rf"says {re.escape(said)}; config\.json says {re.escape(here)} at /") as error:
         workshop.plan()
     assert error.value.path.endswith(path)
+
+
+SILENT = [
+    ("checkpoint_format", "gptq_v2"),
+    ("sym", False),
+    ("desc_act", True),
+    ("dynamic", {"-:lm_head": {}}),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), SILENT)
+def test_what_config_leaves_to_another_default_is_put_into_it(source, workshop, key, value):
+    declared = {name: item for name, item in GPTQ.items() if name != key}
+    content = side(bits=4, group_size=8, **{key: value})
+    source(config={"quantization_config": declared}, quantize_config__json=content)
+    plan = workshop.plan()
+    workshop.carry_out(plan)
+    assert json.loads(workshop.read(CONFIG))["quantization_config"] == {**declared, key: value}
+    assert [told for told in plan.warnings if f"does not say {key}" in told]
+
+
+@pytest.mark.parametrize(("key", "value"), [("checkpoint_format", "gptq"), ("sym", True), ("desc_act", False)])
+def test_what_config_leaves_to_the_same_default_stays_out(source, workshop, key, value):
+    declared = {name: item for name, item in GPTQ.items() if name != key}
+    root = source(
+        config={"quantization_config": declared}, quantize_config__json=side(bits=4, group_size=8, **{key: value})
+    )
+    workshop.build()
+    assert workshop.read(CONFIG) == (root / CONFIG).read_bytes()
+
+
+def test_it_is_put_into_the_object_that_loaders_go_by(source, workshop):
+    content = side(bits=4, group_size=8, sym=False)
+    declared = {name: item for name, item in GPTQ.items() if name != "sym"}
+    config = {"quantization_config": None, "compression_config": declared}
+    source(config=config, quantize_config__json=content)
+    workshop.build()
+    document = json.loads(workshop.read(CONFIG))
+    assert "quantization_config" not in document
+    assert document["compression_config"]["sym"] is False
+
+
+def test_the_other_name_of_a_format_counts(source, workshop):
+    declared = {name: item for name, item in GPTQ.items() if name != "checkpoint_format"}
+    content = side(bits=4, group_size=8, checkpoint_format="gptq_v2")
+    source(config={"quantization_config": {**declared, "format": "gptq"}}, quantize_config__json=content)
+    with pytest.raises(InputError, match=r"says gptq_v2; config\.json says gptq at /"):
+        workshop.plan()
+
+
+@pytest.mark.parametrize("method", ["modelopt", "float-quantized"])
+def test_the_file_of_modelopt_stands_beside_methods_that_go_with_it(source, workshop, method):
+    source(method, hf_quant_config__json=side(quantization={"kv_cache_quant_algo": "FP8"}))
+    assert workshop.plan()
+
+
+def test_the_old_flag_of_marlin_becomes_its_format(source, workshop):
+    content = side(bits=4, group_size=8, is_marlin_format=True)
+    source("gptq", config={"quantization_config": None}, quantize_config__json=content)
+    workshop.build()
+    assert json.loads(workshop.read(CONFIG))["quantization_config"]["checkpoint_format"] == "marlin"
+
+
+def test_the_old_flag_of_marlin_beside_another_format_is_refused(source, workshop):
+    source(quantize_config__json=side(bits=4, group_size=8, is_marlin_format=True, checkpoint_format="gptq"))
+    with pytest.raises(MalformedFile, match="says gptq, and is_marlin_format is true"):
+        workshop.plan()
 
 
 def test_the_same_word_in_other_letters_is_no_contradiction(source, workshop):
@@ -455,6 +524,46 @@ def test_paths_of_the_machine_that_quantized_are_published_nowhere(source, works
     assert len([told for told in plan.warnings if "paths of the machine that quantized" in told]) == 2
 
 
+NESTED = [
+    {"meta": {"offload_to_disk_path": "/home/me/secret"}},
+    {"dataset": ["/home/me/secret.json"]},
+    {"meta": {"runs": [{"out": "C:\\secret"}]}},
+    {"meta": {"hub": "hf_" + "secret" * 6}},
+    {"hf_token": "secret"},
+    {"meta": ["ghp_" + "secret" * 6]},
+    {"note": "key sk-" + "secret" * 6},
+]
+
+
+@pytest.mark.parametrize("values", NESTED, ids=str)
+@pytest.mark.parametrize("declared", [True, False])
+def test_paths_and_tokens_are_published_from_no_depth(source, workshop, values, declared):
+    own = {**GPTQ, **values}
+    source(config={"quantization_config": own if declared else None}, quantize_config__json=side(**own))
+    workshop.build()
+    assert not [path for path, content in workshop.contents().items() if b"secret" in content]
+
+
+def test_a_token_that_was_taken_out_is_told(source, workshop):
+    source(quantize_config__json=side(**GPTQ, hf_token="hf_" + "a" * 34))
+    told = "quantize_config.json holds what looks like an access token: null stands in its place; revoke the token"
+    assert told in workshop.plan().warnings
+
+
+def test_what_no_loader_knows_is_not_translated(source, workshop):
+    content = side(bits=4, group_size=8, nobodys_key=1)
+    source("gptq", config={"quantization_config": None}, quantize_config__json=content)
+    workshop.build()
+    assert "nobodys_key" not in json.loads(workshop.read(CONFIG))["quantization_config"]
+
+
+def test_expressions_for_modules_are_no_paths(source, workshop):
+    declared = {**GPTQ, "modules_in_block_to_quantize": [[r".*\.gate"]], "dynamic": {r"-:.*\.up": {}}}
+    root = source(config={"quantization_config": declared})
+    workshop.build()
+    assert workshop.read(CONFIG) == (root / CONFIG).read_bytes()
+
+
 def test_ids_on_the_hub_are_no_paths(source, workshop):
     source(config={"quantization_config": {**GPTQ, "dataset": "org/data"}})
     workshop.build()
@@ -507,6 +616,54 @@ def test_a_template_that_the_quantizer_took_out_of_the_tokenizer_is_left_behind(
     source(chat_template__jinja=b"{{ messages }} ")
     plan = workshop.plan(base=base)
     assert "chat_template.jinja" in {file.path for file in plan.left_out}
+
+
+CHAT = "{% for message in messages %}{{ message.content }}{% endfor %}\u00e9"
+
+
+def tokenizer_config(root: Path, **changed: object) -> bytes:
+    """That of a checkpoint with another template, or none."""
+    raw = json.loads((root / "tokenizer_config.json").read_bytes())
+    raw.pop("chat_template", None)
+    return json.dumps({**raw, **changed}).encode()
+
+
+@pytest.fixture
+def untold(base, workshop):
+    """A base without a template."""
+    root = workshop.folder / "base"
+    (root / "chat_template.jinja").unlink(missing_ok=True)
+    (root / "tokenizer_config.json").write_bytes(tokenizer_config(root))
+    return base
+
+
+def test_a_template_that_only_the_quantizers_tokenizer_has_is_written(source, untold, workshop):
+    own = tokenizer_config(workshop.folder / "base", chat_template=CHAT)
+    source(tokenizer_config__json=own, chat_template__jinja=None)
+    plan = workshop.plan(base=untold)
+    workshop.carry_out(plan)
+    assert workshop.read("chat_template.jinja") == CHAT.encode()
+    assert "apply_chat_template" in workshop.read("README.md").decode()
+    assert [told for told in plan.warnings if told.startswith("chat_template.jinja is written from")]
+
+
+def test_templates_by_name_that_are_lost_are_told(source, untold, workshop):
+    templates = [{"name": "default", "template": CHAT}, {"name": "tool_use", "template": CHAT}]
+    own = tokenizer_config(workshop.folder / "base", chat_template=templates)
+    source(tokenizer_config__json=own, chat_template__jinja=None)
+    plan = workshop.plan(base=untold)
+    workshop.carry_out(plan)
+    assert [told for told in plan.warnings if told.startswith("the chat templates in tokenizer_config.json")]
+    assert "apply_chat_template" not in workshop.read("README.md").decode()
+
+
+def test_the_snippet_chats_with_the_template_of_the_base(source, untold, workshop):
+    path = workshop.folder / "base" / "tokenizer_config.json"
+    plain = path.read_bytes()
+    path.write_bytes(tokenizer_config(path.parent, chat_template=CHAT))
+    source(tokenizer_config__json=plain, chat_template__jinja=None)
+    workshop.build(base=untold)
+    assert "apply_chat_template" in workshop.read("README.md").decode()
 
 
 def test_values_of_the_recipe_go_into_the_bases_generation_config(source, base, workshop):
@@ -593,6 +750,19 @@ def test_calibration_is_else_what_the_quantizer_wrote(source, workshop):
     workshop.build()
     assert row(workshop)[5] == "c4"
     assert "| Quantized with | gptqmodel:2.0.0 |" in workshop.read("README.md").decode()
+
+
+@pytest.mark.parametrize("bits", [0, -4])
+def test_a_width_that_cannot_be_is_not_in_the_card(source, workshop, bits):
+    source(config={"quantization_config": {**GPTQ, "bits": bits}})
+    assert "-bit" not in workshop.plan().summary.quantized
+
+
+@pytest.mark.parametrize("samples", [0, -1])
+def test_a_number_of_samples_that_cannot_be_is_not_in_the_card(source, workshop, samples):
+    source(config={"quantization_config": {**GPTQ, "nsamples": samples}})
+    workshop.build()
+    assert row(workshop)[5] == "not stated"
 
 
 def test_texts_of_a_calibration_are_not_published_in_the_card(source, workshop):

@@ -63,3 +63,9 @@ def test_a_bin_file_of_another_library_is_no_pickle() -> None:
 
 def test_training_state_is_left_to_its_own_rule() -> None:
     assert codes(training_args__bin=torch_zip("archive")) == ["FIL201"]
+
+
+def test_what_says_what_is_in_the_parts_is_not_to_be_deleted() -> None:
+    files = {"run/.metadata": pickle.dumps({}, 2), "run/__0_0.distcp": torch_zip("archive")}
+    hints = {one.hint for one in lint(Repository(Memory(files)), Selection(select=("FIL204", "FIL205"))).findings}
+    assert hints == {"`repokit init FOLDER`, then `repokit build`, which merges the parts of DCP, FSDP and ZeRO"}

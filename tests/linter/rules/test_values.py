@@ -237,6 +237,10 @@ def test_a_model_that_was_split_anew_is_unchanged() -> None:
     assert codes({}, "sharded", against="single") == ["WGT222"]
 
 
+def test_what_a_quantizer_left_as_it_was_is_the_bases_by_right() -> None:
+    assert codes({"config.json": {"quantization_config": {"quant_method": "fp8"}}}, against="single") == []
+
+
 def test_an_adapter_is_not_its_base() -> None:
     assert codes({}, "lora", against="lora") == []
 
