@@ -78,6 +78,8 @@ def carry_out(
         BuildError: Lock, disk, target. Nothing was published.
         InputError, PlanError: A source is gone, or has changed.
     """
+    if not is_url(plan.output):
+        _restore(Path(plan.output))
     check_sources(sources_of(plan, plan.operations), given)  # what is gone is said of itself, not by the lint
     if is_url(plan.output):
         from repokit.builder.execution import remote_target  # which is made of this module
@@ -148,6 +150,13 @@ def put_into_place(plan: Plan, place: Path, files: Sequence[ManifestFile], *, ga
     gate(Directory(place, label=plan.output), "output")
     staging.publish(place, target)
     return Built(target, files, 0)
+
+
+def _restore(target: Path) -> None:
+    """Undoes what a build left half done that was killed while it published, even if this one comes to nothing."""
+    if staging.is_aside(target):
+        with lock(target):
+            staging.restore(target)
 
 
 def _begun(plan: Plan, digest: str, journal: Journal, *, force: bool) -> Mapping[str, ManifestFile]:

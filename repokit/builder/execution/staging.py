@@ -60,10 +60,19 @@ def clean(target: Path, keep: Collection[Path] = ()) -> None:
     for path in (*left_by(target), *left_by(target, ".tasks")):
         if path not in keep:
             _removed(path)
-    aside = _aside(target)
-    if os.path.lexists(aside) and not os.path.lexists(target):  # killed between the two renames of a publish
-        _rename(aside, target)
-    remove(aside, target)
+    restore(target)
+    remove(_aside(target), target)
+
+
+def is_aside(target: Path) -> bool:
+    """Whether a build was killed between the two renames of a publish, and the target is not where it belongs."""
+    return os.path.lexists(_aside(target)) and not os.path.lexists(target)
+
+
+def restore(target: Path) -> None:
+    """Puts it back. Only under the lock."""
+    if is_aside(target):
+        _rename(_aside(target), target)
 
 
 def remove(path: Path, target: Path) -> None:
