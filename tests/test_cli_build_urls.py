@@ -152,7 +152,7 @@ def test_a_build_that_is_killed_is_gone_on_with(command, recipe, environment, tm
         "    left[0] -= 1\n"
         "    left[0] or os.kill(os.getpid(), signal.SIGKILL)\n"
         "remote_journal.RemoteJournal.append = counted\n"
-        f"run(['build', {name!r}])\n"
+        f"run(['build', {name!r}, '--jobs', '1'])\n"
     )
     killed = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, check=False)
     assert killed.returncode == -signal.SIGKILL
