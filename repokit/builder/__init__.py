@@ -2,6 +2,7 @@
 
 checkpoints/  what lies in a source, and where the bytes of every tensor are
 kinds         what is built: a full model, an adapter, a quantized model, GGUF files
+inputs        what a recipe reads, and whether its output may be replaced
 planner       recipe -> Plan, of a full model; merging/, adapters/, quantized/, gguf/: what is different of the others
 plan          Plan: frozen, ordered, serialisable; with the exact header bytes of every shard
 weights       which tensors, under which names, in which dtype, in which file, from which bytes

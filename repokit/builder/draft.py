@@ -88,14 +88,22 @@ def draft(path: Place, *, recipe_folder: Path, base: Place | None = None) -> Dra
     borrowed = () if base is None else _borrowed(checkpoint, open_checkpoint(base))
     check_supported(checkpoint, quantized=is_declared(checkpoint))
     facts = Facts(checkpoint)
-    source = relative(checkpoint.root / (checkpoint.file or ""), recipe_folder)
-    text = _rendered(
+    text = rendered(
+        "repokit.yaml.jinja",
         facts,
-        source=source,
-        output=output_of(facts, recipe_folder),
+        recipe_folder=recipe_folder,
+        base_path=base,
         nested=asked.nested,
-        base_path=None if base is None else relative(base, recipe_folder),
         borrowed=borrowed,
+        architecture=facts.architecture,
+        base=facts.base,
+        leftovers=facts.leftovers,
+        stored=facts.stored,
+        declared=facts.declared,
+        cast_to=facts.cast_to,
+        wrappers=facts.wrapped,
+        unknown=[path for path in checkpoint.files(Role.UNKNOWN) if path not in facts.of_quantizer][:20],
+        quantized=facts.quantized,
     )
     missing = ("repo",) if facts.license else ("repo", "license.id")
     return Draft(text, checkpoint.root / (checkpoint.file or ""), tuple(facts.found()), asked.nested, missing)
@@ -153,41 +161,35 @@ def output_of(facts: Facts, recipe_folder: Path) -> str:
     return relative(root.parent / "dist" / facts.name, recipe_folder) if inside else f"./dist/{facts.name}"
 
 
-def _rendered(
-    facts: Facts,
-    *,
-    source: str,
-    output: str,
-    nested: tuple[Nested, ...],
-    base_path: str | None,
-    borrowed: tuple[str, ...],
+def rendered(
+    template: str, facts: Facts, *, recipe_folder: Path, base_path: Place | None, **of_its_kind: object
 ) -> str:
+    """A recipe of any kind.
+
+    Args:
+        template: In templates/.
+        facts: What is said of the checkpoint in all of them.
+        recipe_folder: Where it will lie.
+        base_path: A copy of the base model.
+        of_its_kind: What else the template asks for.
+    """
+    checkpoint = facts.checkpoint
     return (
         environment()
-        .get_template("repokit.yaml.jinja")
+        .get_template(template)
         .render(
             schema=folder("schemas") / "recipe.schema.json",
-            source=source,
-            output=output,
+            source=relative(checkpoint.root / (checkpoint.file or ""), recipe_folder),
+            output=output_of(facts, recipe_folder),
             name=facts.name,
             found=list(facts.found()),
-            nested=nested,
-            base_path=base_path,
-            borrowed=borrowed,
-            architecture=facts.architecture,
-            base=facts.base,
+            base_path=None if base_path is None else relative(base_path, recipe_folder),
             license=facts.license,
             license_file=facts.license_file,
             pipeline_tag=facts.pipeline_tag,
             language=facts.language,
             datasets=facts.datasets,
-            leftovers=facts.leftovers,
-            stored=facts.stored,
-            declared=facts.declared,
-            cast_to=facts.cast_to,
-            wrappers=facts.wrapped,
-            unknown=[path for path in facts.checkpoint.files(Role.UNKNOWN) if path not in facts.of_quantizer][:20],
-            quantized=facts.quantized,
+            **of_its_kind,
         )
     )
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +12,7 @@ from repokit.builder import card, documents, license as licenses, weights
 from repokit.builder.against_base import compared
 from repokit.builder.checkpoints.layouts import check_supported
 from repokit.builder.checkpoints.sources import Checkpoint, Role, open_checkpoint
+from repokit.builder.inputs import check_inputs, check_output
 from repokit.builder.kinds import Kind, kind_of
 from repokit.builder.plan import LeftOut, Plan, Sources, Summary, copies, matching, ordered
 from repokit.builder.vocabulary import Resizing, refuse_for
@@ -24,10 +24,8 @@ from repokit.printable import printable, some
 from repokit.repo.config import CONFIG
 from repokit.repo.remote_code import remote_code
 from repokit.repo.remote_files import is_file
-from repokit.schema.contradictions import inputs
 from repokit.schema.manifest import MANIFEST_NAME
 from repokit.schema.recipe import Origin
-from repokit.schema.recipe_file import place_in
 from repokit.version import __version__
 
 if TYPE_CHECKING:
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
 GENERATION_CONFIG: Final = "generation_config.json"
 _WRITTEN: Final = frozenset({Role.WEIGHTS, Role.CONFIG, Role.CARD, Role.LICENSE})  # not copied: planned one by one
 _SOURCE: Final = Origin()
-_ONLY_READ: Final = ("source", "merge.adapters")  # nothing is built inside of these either
 # Why a file is left out whose like is published.
 _INSTEAD: Final = {
     Role.WEIGHTS: "weights that the model does not use",
@@ -79,35 +76,14 @@ def make_plan(
         Stopped: The license is missing.
     """
     licenses.require_id(recipe.license, recipe=recipe_name, base=recipe.base.id)
-    _check_inputs(recipe, folder, recipe_name)
+    check_inputs(recipe, folder, recipe_name)
     checkpoint = open_checkpoint(place(folder, recipe.source), given)
     checkpoint.dtype = recipe.weights.dtype
-    beside = [(where, text) for where, text in inputs(recipe) if where != ("source",)]
-    read: dict[str, Place] = {
-        "source": checkpoint.root,
-        "recipe": folder,
-        **{"base" if where == ("base", "path") else ".".join(where): place(folder, text) for where, text in beside},
-    }
-    _check_output(place(folder, recipe.output), read, recipe_name)
+    check_output(recipe, folder, checkpoint.root, recipe_name)
     planner = _planner_of(recipe, checkpoint)(recipe, folder, checkpoint, kept, live)
     planner.check()
     plan, base = planner.plan(), planner.base
     return plan if base is None else compared(plan, base.repository, kind_of(recipe, checkpoint), str(base.root))
-
-
-def _check_inputs(recipe: Recipe, folder: Path, recipe_name: str) -> None:
-    """Refuses what a recipe names and does not exist, at the line that names it.
-
-    Raises:
-        MissingInput: With the key, and what stands there.
-    """
-    for steps, text in inputs(recipe):
-        found = place(folder, text)
-        if steps in {("source",), ("base", "path")} and isinstance(found, Path) and not os.path.lexists(found):
-            what = f"{'.'.join(steps)}: {printable(text)} does not exist"
-            where = place_in(Path(recipe_name), steps, text)
-            why = f"paths in a recipe are relative to its folder, {printable(folder.resolve())}"
-            raise MissingInput(what, why=why, path=recipe_name, place=where, hint=f"correct `{'.'.join(steps)}`")
 
 
 def _planner_of(recipe: Recipe, checkpoint: Checkpoint) -> type[Planner]:
@@ -134,43 +110,6 @@ def _planner_of(recipe: Recipe, checkpoint: Checkpoint) -> type[Planner]:
             from repokit.builder.gguf.repository import GgufPlanner  # the same
 
             return GgufPlanner
-
-
-def _check_output(output: Place, read: Mapping[str, Place], recipe_name: str) -> None:
-    """Refuses an output whose replacement would take an input with it, and one inside the source or an adapter.
-
-    Raises:
-        RecipeError: Even `--force` must not delete what is built from.
-    """
-    if isinstance(output, Url):
-        _check_writable(output, recipe_name)
-    place = _resolved(output)
-    for word, path in read.items():
-        if place in {_resolved(path), *_resolved(path).parents}:
-            what = f"{printable(output)} holds the {word}; a build replaces its output"
-            raise RecipeError(what, path=recipe_name, place="output", hint="name a directory of its own: ./dist/NAME")
-        if word.startswith(_ONLY_READ) and _resolved(path) in place.parents:
-            what = f"{printable(output)} lies inside the {word}, which is only read"
-            raise RecipeError(what, path=recipe_name, place="output", hint=f"name a directory beside the {word}")
-
-
-def _resolved(place: Place) -> Place:
-    """One and the same for all that leads there: `file://` is a path."""
-    on_disk = place.on_disk if isinstance(place, Url) else None
-    return place.resolve() if on_disk is None else on_disk.resolve()
-
-
-def _check_writable(output: Url, recipe_name: str) -> None:
-    if output.protocol == "hf" and not output.path.startswith("buckets/"):
-        what = f"{printable(output)} is a repository on the Hub, which is published to in one commit"
-        hint = "build into a directory, then: repokit push DIR org/name"
-        raise RecipeError(what, path=recipe_name, place="output", hint=hint)
-    if output.lists_nothing:
-        what = f"{printable(output)} is on a web server, to which nothing can be written"
-        raise RecipeError(what, path=recipe_name, place="output", hint="name a directory, or a folder of a bucket")
-    if output.parent == output:
-        what = f"{printable(output)} is a whole bucket; a build replaces its output"
-        raise RecipeError(what, path=recipe_name, place="output", hint=f"name a folder in it: {output / 'NAME'}")
 
 
 class Planner:

@@ -11,6 +11,7 @@ dcp            folders of torch.distributed.checkpoint; dcp_chunks: where in a f
                dcp_model: which tensors are the model's, boxes: whether parts are the whole
 zero           the files of a DeepSpeed ZeRO checkpoint; zero_partitions: which rank has what of a parameter
 paths          which relative paths may be followed
+leaks          what looks like a secret, or like a path of somebody's machine
 urls           addresses of files elsewhere, and what is secret in them
 strict_json    JSON without the leniency of `json.loads`; places found on demand
 json_edit      changes values of a JSON text and nothing else

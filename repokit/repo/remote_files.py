@@ -143,34 +143,32 @@ def _words(error: Exception) -> str:
     return printable(scrubbed(text) or type(error).__name__, 200)
 
 
-@contextlib.contextmanager
-def reading(url: Url, doing: str = "read") -> Iterator[None]:
+def reading(url: Url, doing: str = "read") -> contextlib.AbstractContextManager[None]:
     """Errors of reading, in words.
 
     Raises:
         MissingInput: Whatever a file system raised.
     """
-    try:
-        yield
-    except MemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001 - see the head of the module
-        raise _refused(MissingInput, doing, error, url) from None
+    return _in_words(MissingInput, url, doing)
 
 
-@contextlib.contextmanager
-def writing(url: Url, doing: str = "written") -> Iterator[None]:
+def writing(url: Url, doing: str = "written") -> contextlib.AbstractContextManager[None]:
     """Errors of writing, in words.
 
     Raises:
         BuildError: Whatever a file system raised.
     """
+    return _in_words(BuildError, url, doing)
+
+
+@contextlib.contextmanager
+def _in_words(kind: type[MissingInput | BuildError], url: Url, doing: str) -> Iterator[None]:
     try:
         yield
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - see the head of the module
-        raise _refused(BuildError, doing, error, url) from None
+        raise _refused(kind, doing, error, url) from None
 
 
 # ---------------------------------------------------------------- listing

@@ -23,6 +23,7 @@ from repokit import api
 from repokit.builder.build import carry_out
 from repokit.builder.planner import make_plan
 from repokit.formats.tensors import DTYPE_BITS, HEADER_NAMES
+from repokit.linter.examples import lora
 from repokit.schema.manifest import MANIFEST_NAME, Manifest
 from repokit.schema.recipe import Recipe
 
@@ -335,19 +336,7 @@ def workshop(tmp_path: Path) -> Workshop:
     return Workshop(tmp_path)
 
 
-ADAPTER_CONFIG = {
-    "base_model_name_or_path": "example/base",
-    "bias": "none",
-    "inference_mode": True,
-    "lora_alpha": 8,
-    "lora_dropout": 0.0,
-    "modules_to_save": None,
-    "peft_type": "LORA",
-    "r": 4,
-    "revision": None,
-    "target_modules": ["q_proj", "v_proj"],
-    "task_type": "CAUSAL_LM",
-}
+ADAPTER_CONFIG = json.loads(lora()["adapter_config.json"])
 
 
 class Adapters(Workshop):

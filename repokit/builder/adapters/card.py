@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from repokit.builder.adapters.leaks import is_of_a_cache
+from repokit.builder.adapters.private import is_of_a_cache
 from repokit.builder.card import cell, pipeline_tag, put_together, rendered, training_facts
 from repokit.formats.tensors import HEADER_NAMES
 from repokit.printable import printable, size, some

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from repokit.builder.adapters.leaks import is_of_a_cache, paths, refuse_token, unread_keys
+from repokit.builder.adapters.private import is_of_a_cache, paths, refuse_token, unread_keys
 from repokit.errors import InputError, RecipeError
 from repokit.formats.json_edit import with_value, without
 from repokit.formats.paths import is_local, is_repo_id

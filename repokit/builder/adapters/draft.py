@@ -10,10 +10,9 @@ from repokit.builder.adapters.document import BASE, cached, on_the_hub, stated_r
 from repokit.builder.adapters.naming import saved_names
 from repokit.builder.adapters.weights import read_adapters
 from repokit.builder.checkpoints.sources import Checkpoint, Role, open_checkpoint
-from repokit.builder.draft import Draft, Facts, environment, output_of, relative
+from repokit.builder.draft import Draft, Facts, rendered
 from repokit.printable import count, printable, size
 from repokit.repo.adapter import ADAPTER_CONFIG
-from repokit.resources import folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,30 +38,19 @@ def adapter_draft(
     root = checkpoint.root / (checkpoint.file or "")
     known = facts.known_base
     unusable = None if known else facts.named
-    text = (
-        environment()
-        .get_template("repokit-adapter.yaml.jinja")
-        .render(
-            schema=folder("schemas") / "recipe.schema.json",
-            source=relative(root, recipe_folder),
-            output=output_of(facts, recipe_folder),
-            name=facts.name,
-            found=list(facts.found()),
-            nested=nested,
-            base=known and known[0],
-            base_origin=known and known[1],
-            base_revision=facts.revision,
-            base_path=None if base is None else relative(base, recipe_folder),
-            unusable=unusable,
-            license=facts.license,
-            license_file=facts.license_file,
-            pipeline_tag=facts.pipeline_tag,
-            language=facts.language,
-            datasets=facts.datasets,
-            stored=facts.stored,
-            renamed=facts.renamed,
-            unknown=facts.unrecognised[:_MOST],
-        )
+    text = rendered(
+        "repokit-adapter.yaml.jinja",
+        facts,
+        recipe_folder=recipe_folder,
+        base_path=base,
+        nested=nested,
+        base=known and known[0],
+        base_origin=known and known[1],
+        base_revision=facts.revision,
+        unusable=unusable,
+        stored=facts.stored,
+        renamed=facts.renamed,
+        unknown=facts.unrecognised[:_MOST],
     )
     todo = ("repo", *(() if known else ("base.id",)), *(() if facts.license else ("license.id",)))
     return Draft(text, root, tuple(facts.found()), nested, todo)

@@ -6,12 +6,11 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from repokit.builder.checkpoints.sources import Role
-from repokit.builder.draft import Draft, Facts, environment, output_of, relative
+from repokit.builder.draft import Draft, Facts, rendered
 from repokit.builder.gguf.card import task
 from repokit.builder.gguf.files import GgufEntry, gguf_entries
 from repokit.formats.paths import is_repo_id
 from repokit.printable import printable, size
-from repokit.resources import folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,25 +34,14 @@ def gguf_draft(checkpoint: Checkpoint, *, recipe_folder: Path, base: Place | Non
     facts = _GgufFacts(checkpoint, gguf_entries(checkpoint))
     root = checkpoint.root / (checkpoint.file or "")
     known = facts.base
-    text = (
-        environment()
-        .get_template("repokit-gguf.yaml.jinja")
-        .render(
-            schema=folder("schemas") / "recipe.schema.json",
-            source=relative(root, recipe_folder),
-            output=output_of(facts, recipe_folder),
-            name=facts.name,
-            found=list(facts.found()),
-            base=known and known[0],
-            base_origin=known and known[1],
-            base_path=None if base is None else relative(base, recipe_folder),
-            license=facts.license,
-            license_file=facts.license_file,
-            pipeline_tag=facts.pipeline_tag,
-            language=facts.language,
-            datasets=facts.datasets,
-            unknown=facts.unrecognised[:_MOST],
-        )
+    text = rendered(
+        "repokit-gguf.yaml.jinja",
+        facts,
+        recipe_folder=recipe_folder,
+        base_path=base,
+        base=known and known[0],
+        base_origin=known and known[1],
+        unknown=facts.unrecognised[:_MOST],
     )
     todo = ("repo", *(() if known else ("base.id",)), *(() if facts.license else ("license.id",)))
     return Draft(text, root, tuple(facts.found()), (), todo)

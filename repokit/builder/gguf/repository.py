@@ -5,7 +5,6 @@ A GGUF file holds config, tokenizer and chat template itself: none of these is p
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from repokit.builder.card import README, unused
@@ -18,6 +17,7 @@ from repokit.builder.quantized import card as quantized_card
 from repokit.builder.weights import PlannedWeights
 from repokit.errors import RecipeError
 from repokit.formats.gguf import GgufArray
+from repokit.formats.leaks import begins_as_path, has_personal_path
 from repokit.formats.paths import is_local
 from repokit.operations import WriteText
 from repokit.printable import printable, some
@@ -152,11 +152,6 @@ class GgufPlanner(Planner):
             yield left if reason is None else left.model_copy(update={"reason": reason})
 
 
-# In the middle of a text too: a command, a note.
-_WITHIN: Final = re.compile(r"""(?:^|[\s='"(])(?:/(?:home|Users|root|mnt)/|[A-Za-z]:\\|file:/)""")
-_STARTS: Final = re.compile(r"~?/|\.{1,2}/|[A-Za-z]:[/\\]|\\\\|file:")
-
-
 def paths_in(file: GgufFile) -> list[str]:
     """Keys whose value is a path of the machine that made the file, or a list with one in it."""
     found = file.header.metadata.items()
@@ -173,4 +168,4 @@ def _texts(value: object) -> Iterator[str]:
 def _is_path(text: str) -> bool:
     """Prose has slashes too (and/or): without a blank, or at its start."""
     blank = any(character.isspace() for character in text)
-    return bool(_STARTS.match(text) or _WITHIN.search(text)) or (not blank and is_local(text))
+    return begins_as_path(text) or has_personal_path(text) or (not blank and is_local(text))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from repokit.formats.leaks import secrets
 from repokit.formats.paths import is_local
 
 if TYPE_CHECKING:
@@ -13,10 +14,6 @@ if TYPE_CHECKING:
     Private = Callable[[str, str], bool]  # of a key and its text
 
 OBJECTS: Final = ("quantization_config", "compression_config")  # of config.json
-# Hugging Face, GitHub (also in addresses: https://user:TOKEN@host), OpenAI and its likes.
-_TOKEN: Final = re.compile(
-    r"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|sk-[A-Za-z0-9_-]{20,})"
-)
 _KEY_OF_TOKEN: Final = re.compile(r"(?:\w+_)?(?:(?:hf|auth|access|api)_(?:token|key)|password|secret)", re.IGNORECASE)
 # Names of modules and expressions for them, in which a backslash is no folder.
 _MODULES: Final = frozenset(
@@ -34,7 +31,7 @@ def is_path(key: str, text: str) -> bool:
 
 def is_token(key: str, text: str) -> bool:
     """Whether a value gives access to something."""
-    return _TOKEN.search(text) is not None or (bool(text) and _KEY_OF_TOKEN.fullmatch(key) is not None)
+    return any(secrets(text.encode(errors="replace"))) or (bool(text) and _KEY_OF_TOKEN.fullmatch(key) is not None)
 
 
 def without(private: Private, raw: Mapping[str, Any]) -> dict[str, Any]:

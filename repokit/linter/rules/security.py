@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from repokit.formats.leaks import Secret, is_personal_path, secrets
 from repokit.linter.examples import Example, safetensors, tensors_of
 from repokit.linter.finding import Finding, Severity
 from repokit.linter.fix import DropJson, Fix, Safety
@@ -57,12 +56,17 @@ class LeakedSecret(Rule):
 
     def check(self, repository: Repository) -> Iterator[Finding]:
         for path, text in texts(repository):
-            for message, start in secrets(text):
-                line = text.count(b"\n", 0, start) + 1
-                yield self.finding(path, message, place=f"line {line}", hint=REVOKE)
+            for secret in secrets(text):
+                line = text.count(b"\n", 0, secret.offset) + 1
+                yield self.finding(path, held(secret), place=f"line {line}", hint=REVOKE)
 
 
 REVOKE: Final = "revoke it where it was issued, then take it out"
+
+
+def held(secret: Secret) -> str:
+    """What is said of it."""
+    return f"holds {secret.what}: {printable(secret.shown)}…"
 
 
 class SecretInMetadata(Rule):
@@ -86,8 +90,8 @@ class SecretInMetadata(Rule):
     def check(self, repository: Repository) -> Iterator[Finding]:
         for path in repository.weights.safetensors:
             for key, value in (repository.header(path).metadata or {}).items():
-                for message, _ in secrets(value.encode(errors="replace")):
-                    yield self.finding(path, message, place=f"__metadata__ {key}", hint=REVOKE)
+                for secret in secrets(value.encode(errors="replace")):
+                    yield self.finding(path, held(secret), place=f"__metadata__ {key}", hint=REVOKE)
 
 
 class LocalPath(Rule):
@@ -141,11 +145,6 @@ CONFIGS: Final = (
     "adapter_config.json",
 )
 
-# A whole value that is an absolute path below the folders that hold people's files, a home folder, or a drive.
-_ABSOLUTE: Final = re.compile(
-    r"(?:/(?:home|Users|root|mnt|data|workspace|tmp|content|kaggle|scratch|gpfs|opt|var|srv|fsx|nfs|media|lustre)/"
-    r"|~/|file:/|\\\\|[A-Za-z]:[\\/])[^\n]*"
-)
 _RELATIVE: Final = re.compile(r"(?:/|\.{1,2}/|~)[^\n]*")
 _PATH_KEY: Final = re.compile(r"(?:_path|_dir|_file)$")
 # transformers notes in them where a config or tokenizer was loaded from, and where its files lay then.
@@ -160,7 +159,7 @@ def is_leak(pointer: str, value: str) -> bool:
     """Whether a value is a path, which under a key that is for paths may also be a relative one."""
     if _OF_OTHERS.search(pointer):
         return False
-    return bool(_ABSOLUTE.fullmatch(value) or (_PATH_KEY.search(pointer) and _RELATIVE.fullmatch(value)))
+    return is_personal_path(value) or bool(_PATH_KEY.search(pointer) and _RELATIVE.fullmatch(value))
 
 
 MOST_TEXT: Final = 16 * 1024 * 1024  # larger files are data sets and vocabularies
@@ -171,43 +170,9 @@ BINARY: Final = re.compile(
     r"|gif|webp|wav|mp3|flac|mp4|pdf|tflite|mlmodel|ot)$"
 )
 
-# What tokens look like: gitleaks' and TruffleHog's patterns, each with a fixed beginning, which `re` finds fast.
-PATTERNS: Final = (
-    ("a Hugging Face token", re.compile(rb"\b(?:hf_[A-Za-z]{34}|api_org_[A-Za-z]{34})\b")),
-    ("an AWS key", re.compile(rb"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")),
-    ("a GitHub token", re.compile(rb"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{82})\b")),
-    ("an API key", re.compile(rb"\bsk-(?:proj-|ant-|svcacct-)?[A-Za-z0-9_-]{32,}")),
-    ("a Google API key", re.compile(rb"\bAIza[A-Za-z0-9_-]{35}\b")),
-    ("a Slack token", re.compile(rb"\bxox[abposr]-[A-Za-z0-9-]{20,}")),
-    ("a Weights & Biases key", re.compile(rb"(?:wandb|WANDB)[\w .-]{0,16}(?:key|KEY)[ \"':=]{1,8}([0-9a-f]{40})\b")),
-    # `verifyToken` in a model card is the Hub's signature under an evaluation, and public.
-    ("a JSON web token", re.compile(rb"(?<!verifyToken: )\beyJ[\w-]{10,}\.eyJ[\w-]{6,}\.[\w-]{20,}")),
-    ("a password in an address", re.compile(rb"://[^\s/:@\"']{1,64}:([^\s/:@\"']{6,64})@")),
-    ("a private key", re.compile(rb"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----")),
-)
-# Words that stand where a secret would: `hf_xxxx`, `<token>`, `${TOKEN}`, `password`.
-PLACEHOLDER: Final = re.compile(rb"(?i)x{6}|\*{3}|\.{3}|[<>${}]|your|example|password|token|changeme|redacted|dummy")
-LEAST_ENTROPY: Final = 2.5  # bits a character; 34 random letters have more than 4, a word of nine letters 3
-
 
 def texts(repository: Repository) -> Iterator[tuple[str, bytes]]:
     """Text files that people and trainers write."""
     for path, entry in repository.files.items():
         if entry.kind is Kind.FILE and entry.size <= MOST_TEXT and not (BINARY.search(path) or NO_TEXTS.search(path)):
             yield path, repository.glance(path) or b""
-
-
-def secrets(text: bytes) -> Iterator[tuple[str, int]]:
-    """A message for everything that looks like a secret, and its offset. Of the secret it shows four characters."""
-    for what, pattern in PATTERNS:
-        for match in pattern.finditer(text):
-            secret = match[pattern.groups]
-            if what == "a private key" or not (PLACEHOLDER.search(secret) or entropy(secret) < LEAST_ENTROPY):
-                shown = printable(secret[:4].decode(errors="replace"))
-                yield f"holds {what}: {shown}…", match.start(pattern.groups)
-
-
-def entropy(text: bytes) -> float:
-    """Bits a character (Shannon)."""
-    counts = Counter(text)
-    return -sum(number / len(text) * math.log2(number / len(text)) for number in counts.values())

@@ -6,24 +6,13 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from repokit.errors import InputError
+from repokit.formats.leaks import begins_as_path, has_personal_path, secrets
 from repokit.printable import printable
 from repokit.schema.adapter_types import source, unknown_keys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-# A value that is a path, and one that has a path below the folders of people's files in it: `file=/home/me/x`.
-_PATH: Final = re.compile(r"(?:/|~/|\.{1,2}/|file:|[A-Za-z]:[/\\]|\\\\)")
-_WITH_PATH: Final = re.compile(
-    r"(?<![\w./-])(?:~/|file:/|[A-Za-z]:\\|/(?:home|Users|root|mnt|data|workspace|tmp|content|kaggle|scratch|gpfs|opt"
-    r"|var|srv|fsx|nfs|media|lustre)/)"
-)
-# The beginnings that their makers give tokens (gitleaks has the same), with as many characters as tell them from words.
-_TOKEN: Final = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{30,}|api_org_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{36}|github_pat_\w{40,}"
-    r"|sk-(?:proj-|ant-|svcacct-)?[A-Za-z0-9_-]{32,}|(?:AKIA|ASIA)[A-Z0-9]{16}\b|xox[abposr]-[A-Za-z0-9-]{20,}"
-    r"|AIza[A-Za-z0-9_-]{35})|://[^\s/:@\"']{1,64}:[^\s/:@\"']{6,64}@"
-)
 _VERSION: Final = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,3}")
 
 
@@ -50,7 +39,7 @@ def paths(raw: Mapping[str, Any], besides: Collection[str]) -> list[str]:
         besides: Keys at its top under which nothing is looked at.
     """
     looked_at = {key: value for key, value in raw.items() if key not in besides}
-    found = [place for place, text in _strings(looked_at) if _PATH.match(text) or _WITH_PATH.search(text)]
+    found = [place for place, text in _strings(looked_at) if begins_as_path(text) or has_personal_path(text)]
     return list(dict.fromkeys(found))
 
 
@@ -74,10 +63,11 @@ def refuse_token(raw: Mapping[str, Any], path: str) -> None:
         InputError: Naming the place.
     """
     for place, text in _strings(raw):
-        if found := _TOKEN.search(text):
-            what = f"holds what looks like a secret: {printable(found[0][:4])}…"
+        for secret in secrets(text.encode(errors="replace")):
+            what = f"holds {secret.what}: {printable(secret.shown)}…"
             hint = "take it out of the file, and revoke it: whoever has the checkpoint has it"
-            raise InputError(what, path=path, place=None if found[0] in place else place, hint=hint)
+            told = None if any(secrets(place.encode(errors="replace"))) else place  # a key may be one
+            raise InputError(what, path=path, place=told, hint=hint)
 
 
 def _strings(value: object, pointer: str = "") -> Iterator[tuple[str, str]]:
