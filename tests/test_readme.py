@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -60,8 +61,15 @@ def test_layers_are_those_of_the_contract(readme: str, checkout: Path) -> None:
 
 def test_the_tree_names_what_is_there(readme: str, checkout: Path) -> None:
     tree = readme.partition("```\nrepokit/\n")[2].partition("\nschemas/")[0]
-    first_words = {line.split()[0].rstrip("/,") for line in tree.splitlines()}
-    assert {word for word in first_words if not (checkout / "repokit" / word).exists()} == set()
+    named, above = set(), ""
+    for line in tree.splitlines():
+        first, *others = line.split()
+        names = [first.rstrip("/,"), *(word.rstrip("/") for word in takewhile(lambda word: word.endswith("/"), others))]
+        inside = line.startswith("    ")
+        named |= {f"{above}/{name}" if inside else name for name in names}
+        above = above if inside else names[0]
+    assert {"cli", "builder/gguf", "operations.py"} <= named
+    assert {name for name in named if not (checkout / "repokit" / name).exists()} == set()
 
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])

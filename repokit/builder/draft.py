@@ -175,7 +175,7 @@ def rendered(
     """
     checkpoint = facts.checkpoint
     return (
-        environment()
+        _environment()
         .get_template(template)
         .render(
             schema=folder("schemas") / "recipe.schema.json",
@@ -194,7 +194,7 @@ def rendered(
     )
 
 
-def environment() -> Environment:
+def _environment() -> Environment:
     """Where templates of recipes are rendered: `yaml`, `yaml_list` and `comment` spell values out of files."""
     import jinja2
 
