@@ -16,7 +16,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from measure import MEGABYTE, REPOKIT, Line, Run, best, run, seconds, show
+from measure import MEGABYTE, REPOKIT, Line, Run, beside, best, run, show
 from models import write_llama, write_recipe
 
 _ROUNDS = 5
@@ -75,12 +75,12 @@ def same_dtype(work: Path, size: int, *, with_peer: bool) -> list[Line]:
         subjects.append(partial(peer, work / "source", work / "peer"))
     copy, full, bare, *others = best(*subjects, rounds=_ROUNDS)
     lines = [
-        _beside("same dtype, re-sharded, hashed", full, copy, 0.6),
-        _beside("the same without hashes (manifest: off)", bare, copy, 0.85),
+        beside("same dtype, re-sharded, hashed", full, copy, 0.6),
+        beside("the same without hashes (manifest: off)", bare, copy, 0.85),
         Line("peak memory of these", max(full.peak, bare.peak) / MEGABYTE, 200, "MB"),
     ]
     for other in others:
-        lines.append(_beside("against load_file + save_torch_state_dict", full, other, 2))
+        lines.append(beside("against load_file + save_torch_state_dict", full, other, 2))
         lines.append(
             Line("their peak memory, beside ours", other.peak / full.peak, 1, floor=True, detail=_peaks(other))
         )
@@ -93,7 +93,7 @@ def cast(work: Path, size: int) -> list[Line]:
     recipe = write_recipe(work / "cast", work / "source", dtype="bfloat16")
     copy, halved = best(partial(copied, work / "source", work / "copy"), partial(built, recipe), rounds=_ROUNDS)
     return [
-        _beside("float32 to bfloat16, against cp of the input", halved, copy, 0.6),
+        beside("float32 to bfloat16, against cp of the input", halved, copy, 0.6),
         Line("its peak memory", halved.peak / MEGABYTE, 200, "MB"),
     ]
 
@@ -131,7 +131,7 @@ def from_pickle(work: Path, size: int) -> list[Line]:
     )
     ours, theirs = best(*subjects, rounds=_ROUNDS)
     return [
-        _beside("pytorch_model.bin, against torch.load + save_file", ours, theirs, 1),
+        beside("pytorch_model.bin, against torch.load + save_file", ours, theirs, 1),
         Line("its peak memory", ours.peak / MEGABYTE, 200, "MB", detail=f"theirs {_peaks(theirs)}"),
     ]
 
@@ -141,11 +141,6 @@ def with_tokenizer(work: Path, _size: int) -> list[Line]:
     write_llama(work / "source", layers=1, dtype="BF16", rows=150_000)
     measured = built(write_recipe(work / "vocabulary", work / "source"))
     return [Line("peak memory with 150,000 tokens", measured.peak / MEGABYTE, 300, "MB")]
-
-
-def _beside(what: str, subject: Run, reference: Run, budget: float) -> Line:
-    """A throughput: as many times as fast as the reference."""
-    return Line(what, reference.seconds / subject.seconds, budget, floor=True, detail=seconds(subject, reference))
 
 
 def _peaks(other: Run) -> str:

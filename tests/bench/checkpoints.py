@@ -15,7 +15,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from measure import MEGABYTE, REPOKIT, Line, Run, best, run, seconds, show
+from measure import MEGABYTE, REPOKIT, Line, Run, beside, best, run, show
 from models import write_llama, write_recipe
 
 _ROUNDS = 3
@@ -111,7 +111,7 @@ def distributed(work: Path, size: int) -> list[Line]:
         partial(built, recipe), partial(library, _CONSOLIDATE, source / "sharded", work / "theirs"), rounds=_ROUNDS
     )
     return [
-        _beside("DCP folder, against dcp_to_torch_save + save_file", ours, theirs, 1),
+        beside("DCP folder, against dcp_to_torch_save + save_file", ours, theirs, 1),
         Line("its peak memory", ours.peak / MEGABYTE, 200, "MB", detail=f"theirs {theirs.peak / MEGABYTE:,.0f} MB"),
     ]
 
@@ -130,7 +130,7 @@ def merged(work: Path, size: int) -> list[Line]:
         partial(built, recipe), partial(library, _MERGE, base, work / "adapter", work / "theirs"), rounds=_ROUNDS
     )
     return [
-        _beside("LoRA merge, against peft's on the processor", ours, theirs, 1),
+        beside("LoRA merge, against peft's on the processor", ours, theirs, 1),
         Line(
             "its peak memory",
             ours.peak / MEGABYTE,
@@ -152,14 +152,9 @@ def parallel(work: Path, size: int) -> list[Line]:
         rounds=_ROUNDS,
     )
     return [
-        _beside("two jobs, against one", two, one, 1.5),
-        _beside("re-sharded, against transformers' load + save", two, saved, 2),
+        beside("two jobs, against one", two, one, 1.5),
+        beside("re-sharded, against transformers' load + save", two, saved, 2),
     ]
-
-
-def _beside(what: str, subject: Run, reference: Run, budget: float) -> Line:
-    """A throughput: as many times as fast as the reference."""
-    return Line(what, reference.seconds / subject.seconds, budget, floor=True, detail=seconds(subject, reference))
 
 
 def main() -> None:

@@ -93,6 +93,11 @@ def seconds(subject: Run, reference: Run) -> str:
     return f"{subject.seconds:.3f} s beside {reference.seconds:.3f} s"
 
 
+def beside(what: str, subject: Run, reference: Run, budget: float) -> Line:
+    """A throughput: as many times as fast as the reference."""
+    return Line(what, reference.seconds / subject.seconds, budget, floor=True, detail=seconds(subject, reference))
+
+
 def show(lines: Sequence[Line]) -> None:
     """Prints the table, or with `--json` a document for test_budgets.py."""
     if "--json" in sys.argv:
