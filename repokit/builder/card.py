@@ -214,7 +214,7 @@ def rendered(
     template: str,
     recipe: Recipe,
     *,
-    license_file: str | None = None,
+    license_file: str | None,
     **values: Any,  # noqa: ANN401 - whatever the template shows
 ) -> str:
     """The body of a card.

@@ -74,6 +74,7 @@ def write_card(
         return rendered(
             "card-adapter.md.jinja",
             recipe,
+            license_file=license_file,
             details=[(label, cell(value)) for label, value in _details(recipe, adapters, planned)],
             training_facts=training_facts(checkpoint.trainer_state),
             base=recipe.base.id,

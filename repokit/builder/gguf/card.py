@@ -49,7 +49,7 @@ def write_card(
         "pipeline_tag": tag,
         "tags": ["gguf"],
     }
-    return put_together(recipe, checkpoint, inferred, license_file, lambda: _body(recipe, entries, tag))
+    return put_together(recipe, checkpoint, inferred, license_file, lambda: _body(recipe, entries, tag, license_file))
 
 
 def task(entries: Sequence[GgufEntry]) -> str | None:
@@ -85,13 +85,14 @@ def ranks(file: GgufFile) -> bool:
     return file.integer(f"{file.architecture}.pooling_type") == 4
 
 
-def _body(recipe: Recipe, entries: Sequence[GgufEntry], tag: str | None) -> str:
+def _body(recipe: Recipe, entries: Sequence[GgufEntry], tag: str | None, license_file: str | None) -> str:
     models = [entry for entry in entries if entry.what in {"model", "LoRA adapter"}]
     first = _first(models)
     projector = next((entry for entry in entries if entry.what == "projector"), None)
     return rendered(
         "card-gguf.md.jinja",
         recipe,
+        license_file=license_file,
         details=[(label, cell(value)) for label, value in _details(recipe, models)],
         rows=[[cell(value) for value in row] for row in _rows(recipe, models)],
         beside=[cell(_told(entry)) for entry in entries if entry not in models],

@@ -75,7 +75,8 @@ def write(
         "base_model_relation": "quantized" if recipe.base.id else None,
         "pipeline_tag": card.pipeline_tag(config),
     }
-    body = partial(_body, recipe, config, declaration, planned, partial(card.loading, tokenizer, config, published))
+    snippet = partial(card.loading, tokenizer, config, published)
+    body = partial(_body, recipe, config, declaration, planned, snippet, license_file=license_file)
     return card.put_together(recipe, checkpoint, inferred, license_file, body)
 
 
@@ -96,6 +97,8 @@ def _body(
     declaration: Declaration,
     planned: PlannedWeights,
     snippet: Callable[[], dict[str, Any]],
+    *,
+    license_file: str | None,
 ) -> str:
     spelled = words(declaration, recipe.quantization, block_size(_stored(planned)))
     loading = snippet()
@@ -107,6 +110,7 @@ def _body(
     return card.rendered(
         "card-quantized.md.jinja",
         recipe,
+        license_file=license_file,
         details=[*facts, *tool],
         rows=[row],
         notes=(recipe.quantization.notes or "").strip(),

@@ -226,3 +226,8 @@ def test_a_persons_card_is_kept_with_its_base_set_right(adapters, card):
 
 def test_nothing_is_left_open(card):
     assert not re.search(r"\{\{|\{%|None|undefined|\n\n\n", card(repo="me/x"))
+
+
+def test_it_leads_to_the_text_of_the_license(adapters, card):
+    (adapters.adapter() / "LICENSE").write_text("words")
+    assert "`apache-2.0` ([text](LICENSE))." in card()

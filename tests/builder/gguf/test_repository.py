@@ -467,3 +467,7 @@ def test_a_draft_takes_license_and_source_out_of_the_files(shelf):
     entries = {"general.license": "mit", "general.source.repo_url": "https://huggingface.co/org/base"}
     made, recipe = draft(shelf({Q8: quantized(7, 8, **entries)}))
     assert (recipe.license.id, recipe.base.id, made.missing) == ("mit", "org/base", ("repo",))
+
+
+def test_the_card_leads_to_the_text_of_the_license(shelf):
+    assert "`apache-2.0` ([text](LICENSE))." in card(shelf({**models(), "LICENSE": b"words"}))

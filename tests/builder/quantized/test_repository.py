@@ -929,3 +929,9 @@ def test_a_draft_says_what_it_found(source, workshop):
     source("fp8", config={"quantization_config": FP8})
     found = api.init(workshop.folder / "checkpoint", recipe_folder=workshop.folder).found
     assert "quantized     FP8, E4M3, dynamic activations; group size: 8 x 8" in found
+
+
+def test_the_card_leads_to_the_text_of_the_license(source, workshop):
+    (source() / "LICENSE").write_text("words")
+    workshop.build()
+    assert "`apache-2.0` ([text](LICENSE))." in workshop.read("README.md").decode()
