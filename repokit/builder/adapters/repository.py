@@ -25,7 +25,7 @@ from repokit.builder.weights import Output, PlannedWeights, shard
 from repokit.errors import RecipeError
 from repokit.formats.tensors import TORCH_NAMES
 from repokit.operations import WriteText
-from repokit.printable import count, size, some
+from repokit.printable import count, printable, size, some
 from repokit.repo.adapter import ADAPTER_CONFIG
 from repokit.repo.adapter_names import PREFIX
 from repokit.repo.tensor_names import is_embedding, is_head
@@ -67,6 +67,9 @@ class AdapterPlanner(Planner):
         self.recipe = self.recipe.model_copy(update={"base": base})
         if self.recipe.weights.max_shard_size != "auto":
             self.warnings.append("weights.max_shard_size does nothing here: PEFT reads an adapter from one file")
+        if self.known.revision is None and base.variant is None:
+            later = f"the adapter will be put onto whatever {printable(self.known.id)} is then"
+            self.warnings.append(f"base.revision is not given: {later}")
         moved = self._folder(self.adapters[0])
         if moved != self.adapters[0].folder:
             self.warnings.append(f"the only adapter lies in {self.adapters[0].folder}: it is published at the top")

@@ -9,6 +9,8 @@ from hypothesis import given, strategies as st
 
 from repokit.errors import InputError, MalformedFile, MissingInput, PlanError, RepokitError
 
+PINNED = {"id": "example/base", "revision": "0e9e39f249a16976918f6564b8830bc894c89659"}
+
 ADAPTER, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 QUERY = "base_model.model.model.layers.0.self_attn.q_proj"
 
@@ -114,7 +116,7 @@ BESIDE = {
 def test_whole_parts_of_the_model_are_told_with_their_size(adapters, name):
     held = adapters.tensor("F32", (64, 16) if name.endswith("weight") else (1024,))
     adapters.adapter({**adapters.lora(), f"base_model.model.{name}": held}, config={"modules_to_save": ["lm_head"]})
-    (told,) = adapters.plan().warnings
+    (told,) = adapters.plan(base=PINNED).warnings
     assert f"4.1 kB of 5.9 kB are {BESIDE[name]}" in told
 
 

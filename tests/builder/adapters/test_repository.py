@@ -10,6 +10,8 @@ import pytest
 from repokit import api
 from repokit.errors import InputError, PlanError, RecipeError
 
+PINNED = {"id": "example/base", "revision": "0e9e39f249a16976918f6564b8830bc894c89659"}
+
 ADAPTER, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 TOKENIZER = {"tokenizer.json": "{}", "tokenizer_config.json": "{}", "chat_template.jinja": "{{ messages }}"}
 BASE = {"id": "example/base", "revision": "0e9e39f249a16976918f6564b8830bc894c89659"}
@@ -160,7 +162,7 @@ def test_several_adapters_have_the_same_base(adapters):
 
 def test_the_only_adapter_is_published_at_the_top(adapters):
     adapters.adapter(folder="default")
-    plan = adapters.plan()
+    plan = adapters.plan(base=PINNED)
     assert {ADAPTER, CONFIG} <= {operation.path for operation in plan.operations}
     assert plan.warnings == ("the only adapter lies in default/: it is published at the top",)
     assert plan.left_out == ()
@@ -281,7 +283,7 @@ def test_an_embedding_that_was_resized_is_taken_out_of_the_state_too(adapters, r
 
 def test_without_a_base_nobody_can_tell_whether_it_was_resized(adapters):
     adapters.adapter(whole(adapters) | {f"model.{EMBEDDING}": adapters.tensor("F32", (24, 16))}, weights="last.ckpt")
-    (told,) = adapters.plan(kind="adapter", source="./checkpoint/last.ckpt").warnings
+    (told,) = adapters.plan(kind="adapter", source="./checkpoint/last.ckpt", base=PINNED).warnings
     assert told.endswith("whether its vocabulary was resized, only a base.path can tell")
 
 
@@ -351,3 +353,9 @@ def test_a_rebuild_of_what_was_built_is_the_same(adapters):
     manifest = "repokit-manifest.json"  # says of adapter_config.json that it follows from the recipe, the first time
     first, second = adapters.contents(), adapters.contents(adapters.folder / "again")
     assert {**second, manifest: first[manifest]} == first
+
+
+def test_a_base_without_a_revision_is_told(adapters):
+    adapters.adapter()
+    told = "base.revision is not given: the adapter will be put onto whatever example/base is then"
+    assert adapters.plan().warnings == (told,)
