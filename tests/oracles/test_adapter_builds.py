@@ -193,7 +193,12 @@ def test_every_adapter_answers_as_it_was_trained(root, tmp_path, number):
     check_answers(number, root, tmp_path / "out")
 
 
-@pytest.mark.parametrize("number", range(len(CASES)), ids=name_of)
+@pytest.mark.parametrize(
+    "number",
+    # One of each method in every run, all of them under `-m full`.
+    [pytest.param(number, marks=[] if number in FIRST else [pytest.mark.full]) for number in range(len(CASES))],
+    ids=name_of,
+)
 def test_the_names_of_peft_stay(root, tmp_path, number):
     _, source = written(number, root)
     plan = build(source, tmp_path / "out")
