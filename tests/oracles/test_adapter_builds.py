@@ -116,7 +116,7 @@ def build(source: Path, output: Path, base: Path | None = None, **keys: Any) -> 
             "source": str(source),
             "output": str(output),
             "license": {"id": "apache-2.0"},
-            "base": {"id": "example/base", "path": None if base is None else str(base)},
+            "base": {"id": "example/base", "revision": "b" * 40, "path": None if base is None else str(base)},
             **keys,
         }
     )
