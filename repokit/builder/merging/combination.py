@@ -35,6 +35,7 @@ class Combination:
         vocabulary: Rows of the embedding where an adapter has more or fewer of them.
         notes: What a person should know.
         described: Each adapter in words.
+        steps: What each adapter does, in order.
     """
 
     changes: dict[str, Changed] = field(default_factory=dict)
@@ -42,6 +43,7 @@ class Combination:
     vocabulary: int | None = None
     notes: list[str] = field(default_factory=list)
     described: list[str] = field(default_factory=list)
+    steps: list[Steps] = field(default_factory=list)
 
 
 def combined(adapters: Sequence[Adapter], model: Checkpoint, live: Live | None) -> Combination:
@@ -80,6 +82,7 @@ class _Combining:
             self._check_effect(adapter, steps)
             self._add(adapter, steps)
             self._result.described.append(_described(adapter, steps))
+            self._result.steps.append(steps)
         self._settle_ties(adapters)
         self._settle_vocabulary()
         return self._result

@@ -1,13 +1,5 @@
 """`kind: full` of an adapter, or with `merge.adapters`: a base model with LoRA adapters merged into its weights.
 
-lora               an adapter: what it holds, what its config says of that
-lora_places        where in the base the modules lie that it names
-lora_changes       which of its tensors goes where, and what it does there; lora_experts: where experts share a matrix
-merge_combination  all adapters together, and what follows for config.json
-merged_weights     the tensors of the result, as a plan is made from them
-merge_checks       whether what a plan says of a merged tensor fits together
-transforms/merge   the numbers
-
 Configuration, tokenizer and the like come from the adapter's folder where it has files of that role (a Trainer saves
 the tokenizer there), else from the base.
 """
@@ -29,18 +21,20 @@ from repokit.builder.merging.lora import WEIGHTS, Adapter
 from repokit.builder.merging.weights import MergedWeights
 from repokit.builder.plan import LeftOut
 from repokit.builder.planner import Planner
-from repokit.errors import RecipeError
+from repokit.errors import PlanError, RecipeError
 from repokit.formats.front_matter import parse_card
 from repokit.formats.strict_json import dumps
+from repokit.formats.tensors import HEADER_NAMES
 from repokit.formats.urls import place
 from repokit.operations import WriteText
-from repokit.printable import printable
+from repokit.printable import printable, some
 from repokit.repo.config import CONFIG
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from repokit.builder.checkpoints.sources import Checkpoint
+    from repokit.builder.merging.changes import Steps
     from repokit.builder.plan import Summary
     from repokit.builder.weights import PlannedWeights
     from repokit.formats.urls import Place
@@ -73,7 +67,7 @@ class MergePlanner(Planner):
 
         Raises:
             RecipeError: There is no base at hand.
-            InputError, PlanError: Something cannot be merged: see merge_combination.
+            InputError, PlanError: Something cannot be merged: see combination.combined.
         """
         self._check_recipe()
         of_source = is_adapter(self.checkpoint)
@@ -154,7 +148,28 @@ class MergePlanner(Planner):
             settings = self.recipe.weights.model_copy(update={"tie": "off"})
             self.recipe = self.recipe.model_copy(update={"weights": settings})
         self.warnings.extend(self._combination.notes)
-        return super().weights()
+        planned = super().weights()
+        for steps in self._combination.steps:
+            self._check_rounding(steps, planned)
+        return planned
+
+    def _check_rounding(self, steps: Steps, planned: PlannedWeights) -> None:
+        """Refuses an adapter of which nothing is left in the dtype that is published."""
+        weights = self.checkpoint.weights
+        assert isinstance(weights, MergedWeights)  # noqa: S101 - check has made it
+        published = {output.stored: output.dtype for output in planned.tensors.values()}
+        changed = [
+            (tensor, found, published[tensor])
+            for name, found in steps.steps.items()
+            if (tensor := weights.tensors.get(name)) in published
+        ]
+        if steps.replaced or not changed or any(weights.shows(*one) for one in changed):
+            return
+        dtypes = some(sorted({HEADER_NAMES.get(dtype, dtype) for _, _, dtype in changed}))
+        what = f"changes nothing: all that it adds is lost where the sums are rounded to {dtypes}"
+        why = "the merged model would be the base"
+        hint = "correct its weight in merge.adapters, or lora_alpha in adapter_config.json; or take another checkpoint"
+        raise PlanError(what, why=why, path=steps.adapter.weights_path, hint=hint)
 
     def documents(self, planned: PlannedWeights, carried: dict[str, tuple[Place, str]]) -> Iterator[WriteText]:
         """With config.json as the merged weights need it."""

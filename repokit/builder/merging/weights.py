@@ -6,14 +6,15 @@ MergedWeights                           the tensors of the base, and what become
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 from repokit.builder.checkpoints.stored import TensorAt
 from repokit.builder.plan import Sources
 from repokit.builder.reading import Reader
-from repokit.builder.transforms.cast import cast as converted
+from repokit.builder.transforms.cast import DoesNotFitError, cast as converted
+from repokit.builder.transforms.tie import same_bytes
 from repokit.errors import UnsupportedSource
 from repokit.operations import Added, Interleaved, LowRank, Matrix, Merged, NewRows, Piece
 
@@ -206,6 +207,25 @@ class MergedWeights:
             return self.changes[tensor.name].pieces(sources, cast)
         return self._base.pieces(tensor, sources, cast)
 
+    def shows(self, tensor: TensorAt, steps: Sequence[Step], dtype: str) -> bool:
+        """Whether anything is left of some steps, alone, once their sums are rounded; reads up to the first difference.
+
+        Args:
+            tensor: Of `tensors`, a changed one.
+            steps: Of those that change it.
+            dtype: In which it is published.
+        """
+        assert isinstance(tensor, _ChangedAt)  # noqa: S101 - of no other there are steps
+        changed = self.changes[tensor.name]
+        one, other = (
+            MergedWeights(self._base, {tensor.name: replace(changed, dtype=dtype, steps=list(chosen))}, ())
+            for chosen in (steps, ())
+        )
+        try:
+            return not same_bytes(one, one.tensors[tensor.name], other.tensors[tensor.name], other)
+        except DoesNotFitError:  # too much is left: the build says where
+            return True
+
     def same_memory(self, one: TensorAt, other: TensorAt) -> bool:
         changed = isinstance(one, _ChangedAt) or isinstance(other, _ChangedAt)
         return not changed and self._base.same_memory(one, other)
@@ -216,7 +236,7 @@ class MergedWeights:
             return
         sources = Sources()
         pieces = self.pieces(tensor, sources)
-        reader = Reader([source.path for source in sources])
+        reader = Reader([source.path for source in sources], self._base)
         for piece in pieces:
             for part in reader.contents(piece):
                 yield converted(part, piece.cast) if piece.cast else part

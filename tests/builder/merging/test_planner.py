@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -20,7 +21,7 @@ from repokit.errors import (
     RepokitError,
     UnsupportedSource,
 )
-from repokit.formats.tensors import DTYPE_BITS
+from repokit.formats.tensors import DTYPE_BITS, HEADER_NAMES
 from repokit.operations import Merged, WriteShard
 
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}
@@ -625,6 +626,47 @@ def test_a_weight_of_zero_changes_nothing(smithy):
     smithy.adapter(name="a")
     with pytest.raises(PlanError, match="changes nothing: its weight is 0"):
         smithy.plan(source="./base", merge={"adapters": [{"path": "./a", "weight": 0}]})
+
+
+@pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
+def test_what_is_lost_where_the_sums_are_rounded_changes_nothing(smithy, dtype):
+    smithy.make_base(dtype=dtype)
+    smithy.adapter(name="a")
+    with pytest.raises(PlanError, match="lost where the sums are rounded to " + HEADER_NAMES[dtype]):
+        smithy.plan(source="./base", merge={"adapters": [{"path": "./a", "weight": 1e-30}]})
+
+
+def test_one_adapter_among_several_is_lost(smithy):
+    smithy.make_base()
+    smithy.adapter(name="a")
+    smithy.adapter(name="b", lora_alpha=1e-30)
+    with pytest.raises(PlanError, match="changes nothing") as caught:
+        smithy.plan(source="./base", merge={"adapters": [{"path": "./a"}, {"path": "./b"}]})
+    assert Path(caught.value.path).parent.name == "b"
+
+
+def test_what_a_cast_loses_changes_nothing(smithy):
+    """A thousandth of the last bit of BF16, and a hundred times that of F32."""
+    smithy.make_base()
+    smithy.adapter(lora_alpha=1e-5)
+    assert smithy.plan().summary.merged == 2
+    with pytest.raises(PlanError, match="rounded to bfloat16"):
+        smithy.plan(weights={"dtype": "bfloat16"})
+
+
+def test_one_element_that_changes_is_enough(smithy):
+    base = smithy.make_base(dtype="BF16")
+    factors = smithy.factors(smithy.layers(Q))
+    tensors = {name: zeros(tensor) for name, tensor in factors.items()}
+    for side, place in {"lora_A": (0, -1), "lora_B": (-1, 0)}.items():
+        name = f"{PREFIX}{Q.format(1)}.{side}.weight"
+        values = np.zeros(factors[name][1], dtype="<f4")
+        values[place] = 1
+        tensors[name] = ("F32", values.shape, values.tobytes())
+    smithy.adapter(tensors)
+    built = smithy.build()
+    changed = [array(built[f"{module}.weight"]) != array(base[f"{module}.weight"]) for module in smithy.layers(Q)]
+    assert [int(found.sum()) for found in changed] == [0, 1]
 
 
 def test_what_is_no_sum_has_no_weight(smithy):
