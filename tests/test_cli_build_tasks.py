@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from repokit import cli
+from repokit.builder.execution import executors
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 RECIPE = """
@@ -160,9 +163,13 @@ def test_a_plan_that_is_made_again_with_other_sources_is_another_one(command: Ru
 
 
 @pytest.mark.dask
-def test_a_cluster_that_is_not_there_is_three_lines(command: Run, planned: Path) -> None:
+def test_a_cluster_that_is_not_there_is_three_lines(
+    planned: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In this process: dask asks again for as long as it may."""
     pytest.importorskip("distributed")
-    done = command("build", "--apply", "plan.json", "--executor", "dask://127.0.0.1:9")
-    assert done.returncode == 2
-    assert "\nerror: no dask scheduler answers at dask://127.0.0.1:9" in done.stderr
-    assert "Traceback" not in done.stderr
+    monkeypatch.setattr(executors, "_TIMEOUT", 1)
+    assert cli.run(["build", "--apply", str(planned / "plan.json"), "--executor", "dask://127.0.0.1:9"]) == 2
+    said = capsys.readouterr().err
+    assert "\nerror: no dask scheduler answers at dask://127.0.0.1:9" in said
+    assert "Traceback" not in said

@@ -88,7 +88,7 @@ class Vast:
         assert length is not None
         assert length <= 2 * 1024 * 1024, f"{path} is read whole"
         left = max(0, self.size - len(self.end) - offset)
-        return (b"PK\x03\x04" + bytes(max(0, left - 4)))[:length] if left >= length else bytes(left) + self.end
+        return (b"PK\x03\x04" + bytes(length))[:length] if left >= length else bytes(left) + self.end
 
 
 def test_a_directory_of_gigabytes_is_not_read() -> None:
