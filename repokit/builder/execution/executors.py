@@ -13,7 +13,7 @@ import os
 import secrets
 import socket
 import warnings
-from concurrent.futures import BrokenExecutor, CancelledError, Executor
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,13 +24,14 @@ from repokit.printable import count, printable, some
 from repokit.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from repokit.operations import Operation
     from repokit.schema.manifest import ManifestFile
 
 SCHEME: Final = "dask://"
 _TIMEOUT: Final = 10  # seconds until a scheduler must have answered
+_ARRIVAL: Final = 60  # seconds until the result of a task that has ended must be here: a few hundred bytes
 # In the staging directory while workers may write there. It shows them that they see the directory; once it is gone,
 # they stop.
 _RUNNING: Final = ".repokit-running"
@@ -120,10 +121,43 @@ def lost(error: BaseException) -> ExecutorLost | None:
     outside = type(error).__module__.partition(".")[0] == "distributed"
     if not outside and not isinstance(error, BrokenExecutor | CancelledError):
         return None
+    return _gone(error)
+
+
+def _gone(error: BaseException) -> ExecutorLost:
     detail = f": {printable(error)}" if str(error) else ""
     what = f"the workers are gone before every file is written{detail}"
     why = "the cluster has ended, or a worker was killed again and again, as one is that takes too much memory"
     return ExecutorLost(what, why=why, hint="run the same command again: what was finished is used again")
+
+
+class Cluster(Executor):
+    """A dask client as an Executor.
+
+    Client.get_executor() gives one too, which loses what goes wrong between the end of a task and the arrival of its
+    result (distributed 2026.8 cfexecutor.py _cascade_future): where a scheduler ended there, a build waited for ever,
+    one time in twenty, or was told that the result could not be unpacked, one time in five.
+    """
+
+    def __init__(self, client: Any) -> None:  # noqa: ANN401 - a distributed.Client, which has no types
+        self._client = client
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # noqa: ANN401 - as its base
+        theirs = self._client.submit(call, *args, pure=False, **kwargs)
+        ours: Future[Any] = Future()
+        ours.add_done_callback(lambda done: theirs.cancel() if done.cancelled() else None)
+        theirs.add_done_callback(lambda _ended: _hand_over(theirs, ours))
+        return ours
+
+
+def _hand_over(theirs: Any, ours: Future[Any]) -> None:  # noqa: ANN401 - a distributed.Future, which has no types
+    """Runs in a thread of dask's, once a task has ended in any way."""
+    if not ours.set_running_or_notify_cancel():
+        return
+    try:
+        ours.set_result(theirs.result(timeout=_ARRIVAL))
+    except BaseException as error:  # noqa: BLE001 - whoever waits is told
+        ours.set_exception(error if theirs.status == "error" else _gone(error))
 
 
 @contextlib.contextmanager
@@ -152,7 +186,7 @@ def opened(wanted: Executor | str, staging: Path, token: str) -> Iterator[Execut
         client = _connected(address, wanted)
         try:
             _check_workers(client, wanted, str(staging), token)
-            yield client.get_executor(pure=False)
+            yield Cluster(client)
         finally:
             with contextlib.suppress(Exception):  # the scheduler may be gone
                 client.close(timeout=_TIMEOUT)

@@ -8,7 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import CancelledError, ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 
@@ -373,6 +373,64 @@ def test_a_scheduler_that_is_gone_is_one_line(workshop, plan, expected, own_clus
         assert (process.returncode, output.splitlines()[-1], messages) == (2, "ExecutorLost", "")
         assert workshop.carry_out(plan).reused == len(finished) > 0
     assert workshop.contents() == expected
+
+
+class Client:
+    """Stands for a client of dask's, and for the future of its one task."""
+
+    def __init__(self, status, outcome):
+        self.status = status
+        self._outcome = outcome
+        self.cancelled = False
+        self._callbacks = []
+
+    def submit(self, call, *, pure):
+        assert not pure
+        return self
+
+    def add_done_callback(self, call):
+        self._callbacks.append(call)
+
+    def result(self, timeout):
+        if isinstance(self._outcome, BaseException):
+            raise self._outcome
+        return self._outcome
+
+    def cancel(self):
+        self.cancelled = True
+
+    def end(self):
+        for call in self._callbacks:
+            call(self)
+
+
+def outcome(client):
+    future = executors.Cluster(client).submit(os.getpid)
+    client.end()
+    return future.exception() or future.result()
+
+
+def test_what_a_task_gives_arrives():
+    assert outcome(Client("finished", ("shard", 1))) == ("shard", 1)
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), OSError("connection refused"), ValueError("too many values")])
+def test_a_result_that_does_not_arrive_is_a_lost_one(error):
+    """The scheduler ended between the end of the task and our question."""
+    assert isinstance(outcome(Client("lost", error)), ExecutorLost)
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), PlanError("cannot hold it")])
+def test_an_error_of_a_task_stays_its_own(error):
+    assert outcome(Client("error", error)) is error
+
+
+def test_a_task_that_nobody_waits_for_is_taken_back():
+    client = Client("cancelled", CancelledError())
+    future = executors.Cluster(client).submit(os.getpid)
+    future.cancel()
+    client.end()
+    assert (client.cancelled, future.cancelled()) == (True, True)
 
 
 @pytest.mark.dask
