@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +15,6 @@ from repokit import api
 from repokit.formats.safetensors import read_header
 from repokit.linter.examples import single
 from repokit.rehearsal import Hub
-
-if TYPE_CHECKING:
-    import subprocess
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -38,12 +37,34 @@ variants:
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
     """A recipe of two variants, one made from the other, beside a checkpoint without a card of its own."""
-    (tmp_path / "checkpoint").mkdir()
+    return written(tmp_path)
+
+
+def written(folder: Path) -> Path:
+    (folder / "checkpoint").mkdir()
     for path, content in single().items():
         if path != "README.md":
-            (tmp_path / "checkpoint" / path).write_bytes(content)
-    (tmp_path / "repokit.yaml").write_text(RECIPE)
-    return tmp_path / "repokit.yaml"
+            (folder / "checkpoint" / path).write_bytes(content)
+    (folder / "repokit.yaml").write_text(RECIPE)
+    return folder / "repokit.yaml"
+
+
+@pytest.fixture(scope="module")
+def all_built(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Path:
+    """What `repokit build --variant all` makes of the recipe."""
+    folder = tmp_path_factory.mktemp("built")
+    written(folder)
+    command = [sys.executable, "-m", "repokit", "build", "--variant", "all"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / "dist"
+
+
+@pytest.fixture
+def built(all_built: Path, recipe: Path) -> Path:
+    """The same beside the recipe of one test."""
+    shutil.copytree(all_built, recipe.parent / "dist")
+    return recipe.parent / "dist"
 
 
 @pytest.fixture
@@ -107,20 +128,17 @@ def test_what_another_is_made_from_is_built_first(command, recipe):
     assert list(outcomes(done)) == ["full", "half"]
 
 
-def test_the_card_of_one_names_the_repository_of_the_other(command, recipe, tmp_path):
-    command("build", "--variant", "all")
-    assert front_matter(tmp_path / "dist" / "tiny-half")["base_model"] == "rehearsal/tiny"
-    assert "base_model" not in front_matter(tmp_path / "dist" / "tiny")
+def test_the_card_of_one_names_the_repository_of_the_other(built):
+    assert front_matter(built / "tiny-half")["base_model"] == "rehearsal/tiny"
+    assert "base_model" not in front_matter(built / "tiny")
 
 
-def test_the_card_tells_it_from_its_siblings(command, recipe, tmp_path):
-    command("build", "--variant", "all")
-    assert "| Variant | half |" in (tmp_path / "dist" / "tiny-half" / "README.md").read_text()
+def test_the_card_tells_it_from_its_siblings(built):
+    assert "| Variant | half |" in (built / "tiny-half" / "README.md").read_text()
 
 
-def test_each_has_what_it_overrides_and_the_rest_in_common(command, recipe, tmp_path):
-    command("build", "--variant", "all")
-    full, half = tmp_path / "dist" / "tiny", tmp_path / "dist" / "tiny-half"
+def test_each_has_what_it_overrides_and_the_rest_in_common(built):
+    full, half = built / "tiny", built / "tiny-half"
     assert (dtypes(full), dtypes(half)) == ({"BF16"}, {"F32"})
     assert (full / "tokenizer.json").read_bytes() == (half / "tokenizer.json").read_bytes()
 
@@ -259,8 +277,7 @@ def test_a_repository_on_the_hub_is_linted_by_the_settings_of_its_variant(recipe
 # ---------------------------------------------------------------- push
 
 
-def test_all_are_pushed_each_to_its_own(command, push, hub, recipe):
-    command("build", "--variant", "all")
+def test_all_are_pushed_each_to_its_own(push, hub, built):
     done = push("--variant", "all", "--create", "--json")
     assert done.returncode == 0, done.stderr
     pushed = json.loads(done.stdout)["variants"]
@@ -270,15 +287,13 @@ def test_all_are_pushed_each_to_its_own(command, push, hub, recipe):
     ]
 
 
-def test_one_is_pushed(command, push, hub, recipe):
-    command("build", "--variant", "all")
+def test_one_is_pushed(push, hub, built):
     done = push("--variant", "half", "--create", "--json")
     assert json.loads(done.stdout)["repo"] == "rehearsal/tiny-half"
     assert not any("rehearsal/tiny/" in path for _, path in hub.requests)
 
 
-def test_a_directory_is_pushed_to_where_its_variant_goes(command, push, hub, recipe):
-    command("build", "--variant", "all")
+def test_a_directory_is_pushed_to_where_its_variant_goes(push, hub, built):
     done = push("dist/tiny-half", "--create", "--json")
     assert json.loads(done.stdout)["repo"] == "rehearsal/tiny-half"
 
@@ -290,22 +305,19 @@ def test_nothing_is_pushed_where_one_is_not_built(command, push, hub, recipe):
     assert hub.requests == []
 
 
-def test_the_first_that_is_refused_ends_it(command, push, hub, recipe):
-    command("build", "--variant", "all")
+def test_the_first_that_is_refused_ends_it(push, hub, built):
     done = push("--variant", "all", "--json")
     assert done.returncode == 2
     assert outcomes(done) == {"full": "failed", "half": "not tried"}
 
 
-def test_the_flags_of_a_push_are_said_again(command, push, hub, recipe):
-    command("build", "--variant", "all")
+def test_the_flags_of_a_push_are_said_again(push, hub, built):
     done = push("--variant", "all", "--private", "--dry-run")
     assert "would be pushed 0 of 2 variants\nnot planned: full, half (needs full)\n" in done.stderr
     assert "next: repokit push --private --dry-run --variant full --variant half\n" in done.stderr
 
 
-def test_the_directory_is_named_in_what_comes_next(command, push, hub, recipe):
-    command("build", "--variant", "all")
+def test_the_directory_is_named_in_what_comes_next(push, hub, built):
     assert "repokit push dist/tiny rehearsal/tiny --create" in push("dist/tiny").stderr
 
 
@@ -317,8 +329,7 @@ def test_a_second_push_has_nothing_to_do(command, push, hub, recipe):
     assert (done.returncode, done.stdout.count("nothing to push, already at commit")) == (0, 2)
 
 
-def test_a_dry_run_of_all_touches_nothing(command, push, hub, recipe):
-    command("build", "--variant", "all")
+def test_a_dry_run_of_all_touches_nothing(push, hub, built):
     done = push("--variant", "all", "--create", "--dry-run", "--json")
     assert outcomes(done) == {"full": "would be pushed", "half": "would be pushed"}
     assert all(method in {"GET", "HEAD"} or "validate-yaml" in path for method, path in hub.requests)

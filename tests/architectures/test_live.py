@@ -278,8 +278,8 @@ def test_a_live_skeleton_is_the_one_in_the_data(derived: Callable[..., Any]) -> 
 HOSTILE = [
     ({"num_hidden_layers": 50_000}, NotCovered, "gives up on it: took more than 4 s"),
     ({"num_hidden_layers": -1, "hidden_size": "wide"}, ConfigUnusable, "refuses it"),
-    ({"vocab_size": 10**30}, ConfigUnusable, "refuses it"),
     ({"model_type": "not_a_model"}, NotCovered, "does not know the model type not_a_model"),
+    ({"vocab_size": 10**30}, ConfigUnusable, "refuses it"),
     ({"architectures": ["NotAClass"]}, NotCovered, "has no class NotAClass"),
     ({"architectures": ["LlamaForCausalLM"]}, NotCovered, "has LlamaForCausalLM for another model type than qwen3_moe"),
     ({"architectures": ["AutoModelForCausalLM"]}, NotCovered, "has no class"),
@@ -292,7 +292,7 @@ HOSTILE = [
     ("values", "kind", "told"),
     # Each starts torch: one of each kind in every run.
     [
-        pytest.param(*case, id=str(case[0]), marks=[pytest.mark.full] * (place > 3))
+        pytest.param(*case, id=str(case[0]), marks=[pytest.mark.full] * (place > 2))
         for place, case in enumerate(HOSTILE)
     ],
 )

@@ -19,6 +19,7 @@ def test_source_hash_differs_between_types():
     assert source_hash("LlamaConfig") != source_hash("BertConfig")
 
 
+@pytest.mark.full  # imports every model of transformers
 def test_an_unknown_config_class_is_refused():
     with pytest.raises(KeyError):
         config_class("NoSuchConfig")
