@@ -34,7 +34,7 @@ def test_the_first_screen_has_two_commands(readme: str) -> None:
     demo, tests = commands(readme)
     assert (demo.rpartition(" && ")[2], tests.rpartition(" && ")[2]) == (
         ".venv/bin/repokit demo",
-        ".venv/bin/python -m pytest -n 2",
+        ".venv/bin/python -m pytest -n 2 --dist loadfile",
     )
 
 

@@ -145,9 +145,14 @@ class Cluster(Executor):
     def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # noqa: ANN401 - as its base
         theirs = self._client.submit(call, *args, pure=False, **kwargs)
         ours: Future[Any] = Future()
-        ours.add_done_callback(lambda done: theirs.cancel() if done.cancelled() else None)
+        ours.add_done_callback(lambda done: _take_back(theirs) if done.cancelled() else None)
         theirs.add_done_callback(lambda _ended: _hand_over(theirs, ours))
         return ours
+
+
+def _take_back(theirs: Any) -> None:  # noqa: ANN401 - see _hand_over
+    with contextlib.suppress(Exception):  # whom to tell may be gone, and that is no second error
+        theirs.cancel()
 
 
 def _hand_over(theirs: Any, ours: Future[Any]) -> None:  # noqa: ANN401 - a distributed.Future, which has no types
