@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final
@@ -19,6 +18,7 @@ from repokit.printable import printable, some
 from repokit.publisher.changes import LocalFile
 from repokit.repo.source import NOT_CONTENT
 from repokit.schema.manifest import MANIFEST_NAME
+from repokit.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -108,7 +108,7 @@ def hashed(files: Sequence[ListedFile], report: Callable[[int, int], None]) -> l
     """
     meter = _Meter(sum(file.size for file in files), report)
     # hashlib lets go of the interpreter: two threads keep two cores busy, more would only compete for the disk.
-    with ThreadPoolExecutor(max_workers=2) as executor:
+    with Threads(max_workers=2) as executor:
         found = list(executor.map(lambda file: _hashed(file, meter), files))
     refuse_changed([file.path for file, local in zip(files, found, strict=True) if local is None])
     return [local for local in found if local is not None]

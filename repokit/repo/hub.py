@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, wait
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Self
 
@@ -24,6 +24,7 @@ from repokit.repo.hub_cache import Cache, default_folder
 from repokit.repo.repository import MAX_TEXT
 from repokit.repo.source import Entry, Kind
 from repokit.repo.tokenizer import UNREAD
+from repokit.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -153,7 +154,7 @@ class HubRevision:
         """
         wanted = [file for file in self._files.values() if file.size and _begin_of(file)]
         wanted = sorted(wanted, key=lambda file: not _is_of_model(file))[:_MOST_BEGUN]
-        pool = ThreadPoolExecutor(THREADS, thread_name_prefix="repokit-hub")
+        pool = Threads(THREADS, thread_name_prefix="repokit-hub")
         try:
             # The largest first, so that the last thread to end is not the one with the most to do.
             _follow([pool.submit(self._begin, file) for file in sorted(wanted, key=_begin_of, reverse=True)], listener)

@@ -6,7 +6,6 @@ Requests: one listing, the small files, and of each large one the 256 KiB with i
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +14,7 @@ from repokit.formats.safetensors import FIRST_READ, MAX_HEADER
 from repokit.repo import remote_files
 from repokit.repo.directory import MAX_BELOW, MAX_DEPTH, MAX_FILES, OF_FILES
 from repokit.repo.source import NOT_CONTENT, Entry, Kind
+from repokit.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -167,7 +167,7 @@ class RemoteDirectory:
                     for name, entry in entries.items()
                     if name.endswith(".safetensors") and name.rpartition("/")[0] == folder and entry.kind is Kind.FILE
                 ]
-                with ThreadPoolExecutor(THREADS, thread_name_prefix="repokit-headers") as pool:
+                with Threads(THREADS, thread_name_prefix="repokit-headers") as pool:
                     self._heads[folder] = dict(zip(wanted, pool.map(self._header, wanted), strict=True))
         return self._heads[folder].get(path, b"")
 

@@ -14,13 +14,13 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from repokit.errors import InputError, MissingInput
 from repokit.repo.directory import Directory
+from repokit.threads import Threads
 
 if TYPE_CHECKING:
     from repokit.repo.source import Source
@@ -198,7 +198,7 @@ def stream(
     Returns:
         The outcomes in the order of `todo`.
     """
-    executor = ThreadPoolExecutor(max_workers=max(1, jobs), thread_name_prefix="repokit")
+    executor = Threads(max_workers=max(1, jobs), thread_name_prefix="repokit")
     reader = _Reader(source, sum(work.size for work in todo), progress)
     left = deque(enumerate(todo))
     outcomes: dict[int, Outcome[_Consumer]] = {}

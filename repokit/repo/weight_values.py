@@ -5,7 +5,6 @@ The manifest of a build says which sha256 a file had; values says what is looked
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Event
@@ -19,6 +18,7 @@ from repokit.repo.pickles import left_by_training
 from repokit.repo.source import Kind
 from repokit.repo.value_stream import CHUNK, opened, stream, works
 from repokit.repo.values import Look, Tensor, TensorValues, extent
+from repokit.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -230,7 +230,7 @@ def differing(
         InputError: One of them cannot be read.
     """
     done, total = 0, sum(one[1].size for one, _ in pairs)
-    executor = ThreadPoolExecutor(max_workers=max(1, jobs), thread_name_prefix="repokit")
+    executor = Threads(max_workers=max(1, jobs), thread_name_prefix="repokit")
     stopped = Event()
     try:
         for (one, _), equal in zip(

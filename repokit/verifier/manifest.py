@@ -6,7 +6,6 @@ import hashlib
 import os
 import stat
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -18,6 +17,7 @@ from repokit.printable import count, printable, size
 from repokit.repo.directory import Directory
 from repokit.repo.source import Kind
 from repokit.schema.manifest import MANIFEST_NAME, Manifest
+from repokit.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -178,7 +178,7 @@ def _hashed(
 ) -> list[Difference]:
     """Reads the files, largest first, so that the last one is short."""
     hasher = _Hasher(root, sum(file.size for file in files), progress)
-    executor = ThreadPoolExecutor(max_workers=max(1, jobs), thread_name_prefix="repokit")
+    executor = Threads(max_workers=max(1, jobs), thread_name_prefix="repokit")
     try:
         by_size = sorted(files, key=lambda file: -file.size)
         return [found for found in executor.map(hasher, by_size) if found is not None]

@@ -20,11 +20,12 @@ import signal
 import socket
 import sys
 import time
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 
 from repokit.builder import build
 from repokit.builder.execution import execute, task_builds
 from repokit.cli import run
+from repokit.threads import Threads
 
 
 class Inline(Executor):
@@ -60,7 +61,7 @@ def forked(folder, wanted, *, threads, begin, locked, release):
         os.close(begin[1])
         os.close(release[1])
         os.read(begin[0], 1)
-        execute.ThreadPoolExecutor = ThreadPoolExecutor if threads else Inline
+        execute.Threads = Threads if threads else Inline
 
         def telling(begun):
             def tell(*arguments, **keys):

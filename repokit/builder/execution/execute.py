@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, as_completed
 from functools import partial
 from pathlib import Path
 from stat import S_ISREG
@@ -19,6 +19,7 @@ from repokit.errors import MissingInput, PlanError, UsageError
 from repokit.formats.urls import Url, is_url
 from repokit.operations import CopyFile, DeleteFile, WriteShard
 from repokit.repo.remote_files import looked_up_again
+from repokit.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -177,7 +178,7 @@ def _here(work: _Work, jobs: int, room: int, given: Stored | None) -> list[Manif
             _append(work.journal, record)
         return record
 
-    with ThreadPoolExecutor(max_workers=max(1, jobs), thread_name_prefix="repokit") as threads:
+    with Threads(max_workers=max(1, jobs), thread_name_prefix="repokit") as threads:
         return _all_of(lambda operation: threads.submit(written, operation), work.operations, stop=stopped.set)
 
 

@@ -10,7 +10,6 @@ only for the version of the file that it names.
 from __future__ import annotations
 
 import hashlib
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -21,6 +20,7 @@ from repokit.errors import BuildError, LockHeld, MissingInput
 from repokit.printable import printable
 from repokit.repo import remote_files
 from repokit.schema.manifest import ManifestFile
+from repokit.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -96,7 +96,7 @@ class RemoteJournal:
         self._write_head(Head(digest=self._digest, own=tuple(sorted(own))))
         folder = f"{NAME}/{self._digest}/"
         records = [path for path in present if path.startswith(folder)]
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="repokit-journal") as pool:
+        with Threads(_THREADS, thread_name_prefix="repokit-journal") as pool:
             for record in pool.map(self._read, records):
                 if record is None or record.file.path not in present:
                     continue
@@ -157,7 +157,7 @@ class RemoteJournal:
             BuildError, MissingInput: The file system refused.
         """
         left = [path for path in remote_files.listed(self._target / NAME) if f"{NAME}/{path}" != HEAD]
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="repokit-journal") as pool:
+        with Threads(_THREADS, thread_name_prefix="repokit-journal") as pool:
             list(pool.map(lambda path: uploads.remove(self._target / NAME / path), left))
         uploads.remove(self._target / HEAD)
 

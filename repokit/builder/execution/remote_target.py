@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
@@ -29,6 +29,7 @@ from repokit.repo import remote_files
 from repokit.repo.overlay import Overlay
 from repokit.repo.remote_directory import RemoteDirectory
 from repokit.schema.manifest import MANIFEST_NAME, Manifest, ManifestFile
+from repokit.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -186,7 +187,7 @@ class _Build:
         rest = [path for path in others if path in self._own]
         if added := [path for path in others if path not in self._own and path != MANIFEST_NAME]:
             raise _changed(self._target, added)
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="repokit-remove") as pool:
+        with Threads(_THREADS, thread_name_prefix="repokit-remove") as pool:
             list(pool.map(lambda path: uploads.remove(self._target / path), rest))
 
     def _check_all(self) -> None:
@@ -270,7 +271,7 @@ def _check_unchanged(target: Url, present: Mapping[str, Found], kept: Collection
     listed = {file.path: file for file in manifest.files}
     added = [path for path in files if path not in listed and path != MANIFEST_NAME]
     here = [path for path in files if path in listed]
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="repokit-edited") as pool:
+    with Threads(_THREADS, thread_name_prefix="repokit-edited") as pool:
         edited = list(pool.map(lambda path: _edited(target, listed[path], present), here))
     changed = [*(path for path, is_edited in zip(here, edited, strict=True) if is_edited), *added]
     if changed := [path for path in changed if path not in kept]:
