@@ -22,6 +22,7 @@ HARMLESS = (
     r"boot_id|ns/pid",  # the same
     r"trainer_state\.json",  # tells people of the run, and decides nothing
     r"\.repokit-journal\", O_RDONLY",  # nothing that could be gone on with
+    r"\"checkpoint/[\w.-]+\", O_RDONLY\|O_NONBLOCK\|O_CLOEXEC\)",  # what cannot be cloned is copied
     r"stderr\.txt>",  # said again
     r"\"\.out\.repokit-[0-9a-f]{16}\", O_RDONLY\|O_CLOEXEC\)",  # the old tree, removed at the second try
     r"fsync\(\d+</[^>]*/forge\d+>\)|\"\.\", O_RDONLY\|O_CLOEXEC\|O_DIRECTORY",  # the folder, after the publish

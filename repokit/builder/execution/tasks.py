@@ -117,7 +117,7 @@ def refuse_running(target: Path) -> None:
 def _found(folder: Path, kind: str) -> dict[Path, Task]:
     try:
         names = sorted(folder.iterdir())
-    except OSError:  # there are no tasks
+    except (FileNotFoundError, NotADirectoryError):  # there are no tasks; what cannot be listed may have some that run
         return {}
     matches = ((path, _NAME.fullmatch(path.name)) for path in names)
     return {path: Task(int(found[1]), int(found[2])) for path, found in matches if found and found[3] == kind}

@@ -499,6 +499,16 @@ def test_where_there_are_no_locks_a_file_stands_in_for_them(workshop, running, p
 # ------------------------------------------------------------------------------------------------ what goes wrong
 
 
+def test_tasks_that_cannot_be_listed_may_be_running(workshop, plan):
+    """A build that took them for none would remove what they are writing."""
+    folder = staging.tasks_path(workshop.output, plan.digest)
+    folder.symlink_to(folder.name)  # to itself: no system lists that
+    with pytest.raises(OSError, match="symbolic links") as caught:
+        workshop.carry_out(plan)
+    assert caught.value.filename == str(folder)
+    assert not workshop.output.exists()
+
+
 @pytest.mark.parametrize("call", [lambda plan: write_task(plan, Task(1, 2)), lambda plan: finalize(plan, gate=let)])
 def test_a_plan_with_relative_paths_is_refused(plan, call):
     with pytest.raises(PlanError, match="out: is relative in this plan") as caught:
