@@ -1,11 +1,13 @@
 """YAML that a person wrote, with the line of every key and value.
 
-The types are those of YAML 1.1, as every other tool of the ecosystem reads them. Tags, merge keys, duplicate keys and
-alias bombs are errors. (formats/front_matter.py reads model cards by the same limits; this one keeps the nodes.)
+The types are those of YAML 1.1, as every other tool of the ecosystem reads them. Tags, merge keys, duplicate keys,
+alias bombs and what looks like a number and is text (1e-5) are errors. (formats/front_matter.py reads model cards by
+the same limits; this one keeps the nodes.)
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -22,6 +24,8 @@ MAX_BYTES: Final = 1024 * 1024
 MAX_NODES: Final = 20_000
 MAX_DEPTH: Final = 50
 
+# Numbers of YAML 1.2 and of JSON; YAML 1.1 reads as one only what has both a point and a sign: 1.0e-5.
+_EXPONENT: Final = re.compile(r"([-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?))[eE]([-+]?)([0-9]+)")
 _STR: Final = "tag:yaml.org,2002:str"
 _TYPES: Final = {
     "tag:yaml.org,2002:bool": "a boolean",
@@ -155,6 +159,7 @@ def _check(root: yaml.MappingNode, shown: str) -> None:
             _refuse_tag(shown, node)
         if isinstance(node, yaml.ScalarNode):
             _check_text(node, shown)
+            _check_number(node, shown)
         elif isinstance(node, yaml.MappingNode):
             _check_keys(node, shown)
             waiting.extend((value, depth + 1) for _, value in node.value)
@@ -187,6 +192,22 @@ def _check_text(node: yaml.ScalarNode, shown: str) -> None:
             path=shown,
             place=_place(_mark(node)),
         )
+
+
+def _check_number(node: yaml.ScalarNode, shown: str) -> None:
+    """Refuses 1e-5: rms_norm_eps and weights are written so everywhere but in YAML 1.1, which takes it for a text."""
+    found = _EXPONENT.fullmatch(node.value) if node.style is None and node.tag == _STR else None
+    if found is None:
+        return
+    mantissa, sign, digits = found.groups()
+    number = f"{mantissa}{'' if '.' in mantissa else '.0'}e{sign or '+'}{digits}"
+    raise RecipeError(
+        f"has {printable(node.value, 60)} without quotes: a text in YAML 1.1, a number in YAML 1.2",
+        why="editors and repokit would read the file differently, and loaders stop at a text where a number must be",
+        hint=f"write {printable(number, 60)}, or put it in quotes if it is a text",
+        path=shown,
+        place=_place(_mark(node)),
+    )
 
 
 def _check_keys(node: yaml.MappingNode, shown: str) -> None:

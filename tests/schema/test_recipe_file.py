@@ -109,6 +109,9 @@ def test_three_keys_are_enough(load):
         ("push: {tag: 1:30:00}\n", "`push.tag` is an integer", "line 4 column 13", 'tag: "1:30:00"'),
         ("weights: {max_shard_size: 5_000_000}\n", "`weights.max_shard_size` is an integer", "line 4 column 27", '"5_000_000"'),
         ("push: {tag: 2026-13-45}\n", "has a value that YAML cannot read", None, "write it in quotes"),
+        ("generation_config: {temperature: 1e-2}\n", "has 1e-2 without quotes", "line 4 column 34", "write 1.0e-2,"),
+        ("generation_config: {temperature: -2.5E1}\n", "has -2.5E1 without", "line 4 column 34", "write -2.5e+1,"),
+        ("base: {id: a/b, revision: 12e4567}\n", "has 12e4567 without", "line 4 column 27", "in quotes if it is a text"),
         ("on: true\n", "has the key `on`, which YAML reads as a boolean", "line 4 column 1", '"on":'),
         ("1: true\n", "has the key `1`, which YAML reads as an integer", "line 4 column 1", '"1":'),
         # YAML that is none, or not this one's

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pytest
+from hypothesis import given, strategies as st
+
+from repokit.errors import RecipeError
 from repokit.schema.yaml_source import load
 
 TEXT = """\
@@ -50,3 +56,22 @@ def test_unquoted_word_that_is_no_string(source):
 @pytest.mark.parametrize("steps", [("quoted",), ("list", "0"), ("list",)])
 def test_what_is_a_string_or_no_scalar_is_not_unquoted(source, steps):
     assert source.unquoted(steps) is None
+
+
+@pytest.mark.parametrize("text", ["1.0e-5", "'1e-5'", '"12e4567"', "e5", "1e", "1e5x", "0x1e5"])
+def test_numbers_and_texts_that_every_reader_tells_apart(tmp_path, text):
+    path = tmp_path / "file.yaml"
+    path.write_text(f"a: {text}\n")
+    assert load(path).value
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["e", "E"]))
+def test_what_is_advised_is_the_number_that_was_meant(number, letter):
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "file.yaml"
+        path.write_text(f"a: {number:.0{letter}}\n")
+        with pytest.raises(RecipeError) as caught:
+            load(path)
+        advised = re.search(r"write (\S+),", caught.value.hint)[1]
+        path.write_text(f"a: {advised}\n")
+        assert load(path).value == {"a": float(f"{number:.0e}")}
