@@ -29,7 +29,7 @@ from repokit.schema.recipe import Origin
 from repokit.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from repokit.architectures.live import Live
     from repokit.builder.checkpoints.stored import Stored
@@ -213,6 +213,18 @@ class Planner:
     def card(self, planned: PlannedWeights, published: Collection[str], license_file: str | None) -> WriteText:
         """README.md."""
         self.warnings.extend(card.unused(self.recipe, self.checkpoint))
+        return self.written_card(planned, published, license_file)
+
+    def written_card(
+        self,
+        planned: PlannedWeights,
+        published: Collection[str],
+        license_file: str | None,
+        *,
+        merged_from: Sequence[str] = (),
+        existing: bytes | None = None,
+    ) -> WriteText:
+        """The card of a full model; see card.write_card."""
         content = card.write_card(
             self.recipe,
             self.checkpoint,
@@ -220,6 +232,8 @@ class Planner:
             dtypes=planned.dtypes,
             parameters=planned.parameters,
             license_file=license_file,
+            merged_from=merged_from,
+            existing=existing,
         )
         return WriteText(path=card.README, content=content, origin="recipe")
 

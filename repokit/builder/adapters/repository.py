@@ -1,8 +1,8 @@
 """`kind: adapter`: what PEFT, a Trainer, unsloth, LLaMA-Factory or Lightning left, as a repository of adapters.
 
 Each adapter is one file, adapter_model.safetensors: PEFT reads no shards. Its tensors have the names that PEFT saves
-(naming), its config says nothing of the machine that trained it (document), and what would make it
-useless is refused (checks). A config.json is the base model's: none is made, and one that lies here stays out.
+(naming), its config says nothing of the machine that trained it (document), and what would make it useless is refused
+(checks). A config.json is the base model's: none is made, and one that lies here stays out.
 """
 
 from __future__ import annotations

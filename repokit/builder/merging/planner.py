@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from repokit.builder.adapters.document import BASE, Known, cached, on_the_hub
-from repokit.builder.card import README, write_card
+from repokit.builder.card import README
 from repokit.builder.checkpoints.layouts import check_supported
 from repokit.builder.checkpoints.sources import Role
 from repokit.builder.generated_cards import is_generated
@@ -202,17 +202,8 @@ class MergePlanner(Planner):
         What trainers write beside an adapter knows its data sets, which are those of the merge too.
         """
         own = self.checkpoint.repository.content(README) or b"" if is_adapter(self.checkpoint) else b""
-        content = write_card(
-            self.recipe,
-            self.checkpoint,
-            published=published,
-            dtypes=planned.dtypes,
-            parameters=planned.parameters,
-            license_file=license_file,
-            merged_from=self._merged_from,
-            existing=own if is_generated(parse_card(own, README).body) else b"",
-        )
-        return WriteText(path=README, content=content, origin="recipe")
+        existing = own if is_generated(parse_card(own, README).body) else b""
+        return self.written_card(planned, published, license_file, merged_from=self._merged_from, existing=existing)
 
     def left_out(self, published: Collection[str], excluded: Collection[str]) -> Iterator[LeftOut]:
         """What is not published, and why."""
